@@ -1,0 +1,99 @@
+"""What the runner needs of whatever computes a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from engine.scheduler.plan import Outcome, Plan
+
+KvMode = Literal["split", "unified"]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """Start-up options of every backend, as the command line resolved them."""
+
+    n_slots: int
+    n_ctx: int  # of all slots together; the backend divides it under split KV
+    kv_mode: KvMode
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int = 0  # 0: one for each core
+    n_threads_batch: int = 0  # 0: as n_threads
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a client or an operator may ask about the loaded model. Context sizes in tokens, after padding and capping."""
+
+    name: str
+    path: str
+    build: str
+    backend: str  # "llama" or "simulated"
+    kv_mode: KvMode
+    n_ctx: int
+    n_ctx_slot: int
+    n_ctx_train: int
+    n_vocab: int
+    n_batch: int
+    n_ubatch: int
+    n_threads: int
+    n_params: int
+    size_bytes: int
+    can_trim: bool  # the memory can drop the tail of a sequence; else a changed prompt is processed from its start
+    bos: int
+    add_bos: bool
+    bos_text: str
+    eos_text: str
+    eog: frozenset[int] = field(default_factory=frozenset)
+    chat_template: str = ""
+    ftype: str = ""
+
+
+class BackendError(Exception):
+    """The batch failed as a whole; the server lives on.
+
+    BackendError
+    ├── KvFull       no room for the batch in the KV cache, nothing was written
+    └── ModelError   the model could not be loaded; the message is one sentence for the operator
+    """
+
+
+class KvFull(BackendError):
+    pass
+
+
+class ModelError(BackendError):
+    pass
+
+
+class Backend(Protocol):
+    """One model with one sequence for each slot. Called by one thread at a time, but for the text methods.
+
+    `tokenize`, `detokenize` and `piece` may be called from any thread at any moment.
+    """
+
+    info: ModelInfo
+
+    def run(self, plan: Plan) -> Outcome:
+        """Trim and start slots, decode the entries as one batch, copy to children, sample where output is wanted.
+
+        Raises KvFull or BackendError when the batch as a whole failed. Releases the GIL while it computes.
+        """
+        ...
+
+    def clear(self, slot: int) -> None:
+        """Drop every cell of a slot."""
+        ...
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]: ...
+
+    def detokenize(self, tokens: Sequence[int]) -> str: ...
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that a token adds to the output; special tokens give none."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,143 @@
+"""The two-call contract between the scheduler and whoever runs its batches.
+
+`Scheduler.plan(now)` answers with a `Plan`; the caller runs it on a backend, which gives an `Outcome`; `Scheduler.settle(plan,
+outcome, now)` answers with a `Settlement`. Nothing here knows a model, a socket, a thread or a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.scheduler.task import Group, Task
+
+
+class EntryKind(StrEnum):
+    PROMPT = "prompt"
+    GENERATION = "generation"
+
+
+class FinishReason(StrEnum):
+    """Why a task left its slot; the first four are llama-server's stop types."""
+
+    EOS = "eos"
+    WORD = "word"
+    LIMIT = "limit"
+    NONE = "none"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """First visit of a task in its slot: keep `n_past` cells of the slot, drop the rest, attach a fresh sampler."""
+
+    slot: int
+    task: Task
+    n_past: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A run of tokens of one slot, at consecutive positions, contiguous in the batch.
+
+    `output`: logits are wanted for the last token, and the backend samples a token for the slot from them. `copy_to`: slots of
+    waiting children; the backend copies the slot's cells to them after the decode and samples for each from the same row.
+    """
+
+    slot: int
+    task_id: int
+    kind: EntryKind
+    tokens: Sequence[int]
+    pos: int
+    output: bool
+    copy_to: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A slot with work that got no token in this batch, and the sentence that says why."""
+
+    slot: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One batch. `starts` come first (trim, sampler), then `entries` in batch order. Empty entries: nothing to run."""
+
+    iteration: int
+    starts: tuple[Start, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    child_starts: tuple[Start, ...] = ()  # children whose parent's prompt ends in this batch: they need a sampler of their own
+    group: Group | None = None
+    anchor: int | None = None
+    skipped: tuple[Skip, ...] = ()
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(len(entry.tokens) for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the backend did: a sampled token for each slot whose output was wanted, or an error for the slot alone."""
+
+    tokens: dict[int, int] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A token that a client may see now (a held first token appears here when the barrier opens)."""
+
+    slot: int
+    task_id: int
+    token: int
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Prompt progress of a task after this batch, in tokens; `processed` includes `cache`."""
+
+    slot: int
+    task_id: int
+    total: int
+    cache: int
+    processed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A task left its slot in this step. Times are seconds on the caller's clock, None where the stage was not reached.
+
+    `prompt_s` runs from the first visit to the end of the prompt's last batch, `hold_s` from there to the first token,
+    `generation_s` from the first token to the end: a barrier's hold is booked under its own name.
+    """
+
+    slot: int
+    task_id: int
+    reason: FinishReason
+    error: str = ""
+    n_prompt: int = 0
+    n_cached: int = 0
+    n_generated: int = 0
+    n_slot_tokens: int = 0
+    submitted_at: float = 0.0
+    assigned_at: float | None = None
+    first_visit_at: float | None = None
+    prompt_done_at: float | None = None
+    first_token_at: float | None = None
+    finished_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a step made known, each list in slot order."""
+
+    started: tuple[int, ...] = ()  # task ids visited for the first time in this step
+    progress: tuple[Progress, ...] = ()
+    emissions: tuple[Emission, ...] = ()
+    finished: tuple[Finished, ...] = ()
