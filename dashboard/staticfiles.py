@@ -1,0 +1,38 @@
+"""Static files: hashed names, so that a browser may keep them for ever, and the one file that is taken out of the plotly wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import plotly
+from django.contrib.staticfiles.finders import BaseFinder
+from django.core.files.storage import FileSystemStorage
+from servestatic.storage import CompressedManifestStaticFilesStorage
+
+PLOTLY = "vendor/plotly.min.js"
+
+
+class ModuleManifestStorage(CompressedManifestStaticFilesStorage):
+    support_js_module_import_aggregation = True  # ES modules import each other by relative path: rewrite those too
+    manifest_strict = True
+
+
+class PlotlyFinder(BaseFinder):
+    """Offers plotly.min.js of the installed plotly package as `vendor/plotly.min.js`, so page and figures are of one version."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.folder = Path(plotly.__file__).parent / "package_data"
+        self.storage = FileSystemStorage(location=self.folder)
+        self.storage.prefix = "vendor"  # type: ignore[attr-defined]  # how collectstatic learns the target folder
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        return []
+
+    def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
+        found = [str(self.folder / "plotly.min.js")] if path == PLOTLY else []
+        return found if find_all else (found[0] if found else [])
+
+    def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
+        yield "plotly.min.js", self.storage
