@@ -1,0 +1,128 @@
+"""Runs of an experiment, their blocks and samples.
+
+Times named _at are aware datetimes on runs and blocks, Unix seconds on samples and inside timelines.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+
+class RunState(models.TextChoices):
+    """queued -> running -> finished | failed; running -> stopping -> stopped; queued -> stopped; no heartbeat -> lost."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+ACTIVE = (RunState.QUEUED, RunState.RUNNING, RunState.STOPPING)
+HELD = (RunState.RUNNING, RunState.STOPPING)  # a worker has it
+
+
+class Run(models.Model):
+    scenario = models.CharField(max_length=80)
+    server = models.ForeignKey("scheduler_api.Server", on_delete=models.PROTECT, related_name="runs")
+    policy_a = models.JSONField(default=dict)  # the fields to set, nothing else
+    policy_b = models.JSONField(default=dict)
+    repetitions = models.PositiveIntegerField()  # pairs of blocks
+    scale = models.FloatField(default=1.0)
+    share = models.FloatField(default=0.1)  # of the cold request's time alone, after which the short one is sent
+    seed = models.PositiveBigIntegerField()
+
+    state = models.CharField(max_length=10, choices=RunState, default=RunState.QUEUED)
+    progress_done = models.PositiveIntegerField(default=0)  # blocks
+    progress_total = models.PositiveIntegerField(default=0)
+    progress_text = models.CharField(max_length=300, blank=True)
+    stop_requested = models.BooleanField(default=False)
+    stop_reason = models.CharField(max_length=300, blank=True)
+    error = models.TextField(blank=True)
+    warnings = models.JSONField(default=list)
+    conditions = models.JSONField(default=dict)
+
+    policy_before = models.JSONField(null=True)  # the policy object as found
+    policy_version = models.PositiveIntegerField(null=True)  # of the last switch that this run made
+    policy_restored = models.BooleanField(null=True)  # None: not changed, or not yet over
+
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    enqueued_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
+    celery_id = models.CharField(max_length=80, blank=True)
+    worker = models.CharField(max_length=200, blank=True)
+    lease = models.CharField(max_length=40, blank=True)  # drawn by the worker that holds the run
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [
+            models.UniqueConstraint(
+                fields=["server"], condition=Q(state__in=["queued", "running", "stopping"]), name="one_active_run_per_server"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk}"
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+
+class Block(models.Model):
+    """A stretch of a run under one policy. `pair` counts from 1; the calibration block has pair 0 and no arm."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="blocks")
+    index = models.PositiveIntegerField()
+    pair = models.PositiveIntegerField(default=0)
+    arm = models.CharField(max_length=1, blank=True)
+    policy_version = models.PositiveIntegerField(null=True)
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    timeline = models.JSONField(default=dict)
+    warnings = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ("run", "index")
+        constraints = (models.UniqueConstraint(fields=["run", "index"], name="one_block_per_index"),)
+
+    def __str__(self) -> str:
+        return f"block {self.index} of run {self.run_id}"
+
+
+class Sample(models.Model):
+    """One request as its client saw it; durations in seconds, None where the stage was not reached."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="samples")
+    block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="samples")
+    pair = models.PositiveIntegerField(default=0)
+    arm = models.CharField(max_length=1, blank=True)
+    role = models.CharField(max_length=10)  # cold | short | warm
+    slot = models.PositiveIntegerField()
+    sent_at = models.FloatField()
+    first_token_at = models.FloatField(null=True)
+    done_at = models.FloatField(null=True)
+    wall_s = models.FloatField(null=True)
+    wait_s = models.FloatField(null=True)
+    prompt_s = models.FloatField(null=True)
+    ttft_s = models.FloatField(null=True)
+    hold_s = models.FloatField(null=True)
+    generation_s = models.FloatField(null=True)
+    offset_s = models.FloatField(default=0.0)  # planned delay after the block's cold request
+    n_prompt = models.PositiveIntegerField(null=True)  # whole prompt, cached tokens included
+    n_cached = models.PositiveIntegerField(null=True)
+    ok = models.BooleanField(default=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("run", "block", "sent_at")
+
+    def __str__(self) -> str:
+        return f"{self.role} request of {self.block}"
