@@ -70,7 +70,9 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": dj_database_url.parse(env.text("DATABASE_URL", f"sqlite:///{VAR_DIR / 'slotboard.sqlite3'}"), conn_max_age=0)}
+DATABASES = {
+    "default": dj_database_url.parse(env.text("DATABASE_URL", f"sqlite:///{VAR_DIR / 'slotboard.sqlite3'}"), conn_max_age=0)
+}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",

@@ -1,4 +1,4 @@
-"""Static files: hashed names, so that a browser may keep them for ever, and the one file that is taken out of the plotly wheel."""
+"""Static files: hashed names, so that a browser may keep them for ever, and the one file taken out of the plotly wheel."""
 
 from __future__ import annotations
 

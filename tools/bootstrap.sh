@@ -13,6 +13,7 @@ find_python() {
         if command -v "$name" >/dev/null 2>&1 && new_enough "$name"; then command -v "$name"; return; fi
     done
     if command -v uv >/dev/null 2>&1; then uv python find '>=3.12' 2>/dev/null && return; fi
+    [ "${SEARCH_ELSEWHERE:-yes}" = yes ] || return 1
     for path in "$HOME"/.pyenv/versions/3.1[2-9]*/bin/python /usr/local/bin/python3.1[2-9] /opt/python*/bin/python3; do
         if [ -x "$path" ] && new_enough "$path"; then echo "$path"; return; fi
     done

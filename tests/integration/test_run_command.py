@@ -1,0 +1,95 @@
+"""`make run` as an operator meets it: clear refusals, a quick second start, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import ROOT, get, processes_of, run_environment, start_stack
+
+
+def refused(tmp_path: Path, **extra: str) -> str:
+    """The one sentence on stderr of a start that must not happen."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.run"],
+        cwd=ROOT,
+        env=run_environment(tmp_path, **extra),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert f"port {port} is in use" in refused(tmp_path, PORT=port)
+        assert "ENGINE_PORT=" in refused(tmp_path, ENGINE_PORT=port, PORT="1234")
+
+
+def test_a_bad_model_path_is_named(tmp_path: Path) -> None:
+    assert "is not a file" in refused(tmp_path, MODEL=str(tmp_path / "none.gguf"), PORT="1234", ENGINE_PORT="1235")
+
+
+def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "text.gguf"
+    path.write_text("not a model")
+    assert "is not a GGUF file" in refused(tmp_path, MODEL=str(path), PORT="1234", ENGINE_PORT="1235")
+
+
+def test_an_unknown_backend_is_named(tmp_path: Path) -> None:
+    assert "BACKEND=cuda is not known" in refused(tmp_path, BACKEND="cuda")
+
+
+def test_bootstrap_without_a_python_says_so(tmp_path: Path) -> None:
+    for name in ("tools", "requirements.lock"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    script = tmp_path / "bootstrap.sh"
+    script.write_text((ROOT / "tools/bootstrap.sh").read_text().replace('cd "$(dirname "$0")/.."', f'cd "{tmp_path}"'))
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "dirname", "cksum", "cut", "cat", "rm"):
+        (tools / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
+    done = subprocess.run(
+        ["sh", str(script)],
+        env={"PATH": str(tools), "HOME": str(tmp_path), "SEARCH_ELSEWHERE": "no"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        "slotboard: no Python 3.12 or newer was found; install one (or set PYTHON=/path/to/python3.13) and try again."
+    )
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_and_ends_without_an_orphan(tmp_path: Path, how: signal.Signals) -> None:
+    stack = start_stack(tmp_path, BACKEND="simulated")
+    try:
+        assert get(f"{stack.web}/health/") == b"ok"
+        assert b"ok" in get(f"{stack.engine}/health")
+        assert len(processes_of(stack.marker)) >= 6
+    finally:
+        code = stack.stop(how)
+    deadline = time.monotonic() + 3
+    while processes_of(stack.marker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(stack.marker) == []
+    assert code == 0
+    assert "first account: admin" in stack.log()
