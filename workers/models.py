@@ -62,11 +62,11 @@ class Run(models.Model):
 
     class Meta:
         ordering = ("-id",)
-        constraints = [
+        constraints = (
             models.UniqueConstraint(
                 fields=["server"], condition=Q(state__in=["queued", "running", "stopping"]), name="one_active_run_per_server"
             ),
-        ]
+        )
 
     def __str__(self) -> str:
         return f"run {self.pk}"
