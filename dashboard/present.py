@@ -1,0 +1,71 @@
+"""How live state is put into words and marks: pure, shared by pages and partials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+type State = Mapping[str, Any]
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+# health state -> mark of the sprite, tone, word, rank (low = more trouble)
+HEALTH: dict[str, tuple[str, str, str, int]] = {
+    "down": ("down", "is-bad", "Down", 0),
+    "unauthorised": ("lock", "is-warn", "Unauthorised", 1),
+    "silent": ("silent", "is-warn", "Busy, no answer", 2),
+    "unknown": ("unknown", "q", "Unknown", 3),
+    "loading": ("load", "q", "Loading", 4),
+    "up": ("up", "q", "Serving", 5),
+}
+STATE_MARKS = {"idle": "idle", "queued": "queued", "waiting": "waiting", "prompt": "prompt", "held": "held", "generating": "gen"}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A server's health as a mark, a tone (CSS class), a word, and a sentence beside it."""
+
+    mark: str
+    tone: str
+    word: str
+    detail: str
+    rank: int
+
+
+def health_of(state: State | None) -> Health:
+    if state is None:
+        return Health("unknown", "q", "Unknown", "No observer reports on it. Start one with: python manage.py observe", HEALTH["unknown"][3])
+    told = state["health"]
+    mark, tone, word, rank = HEALTH.get(told["state"], HEALTH["unknown"])
+    return Health(mark, tone, told.get("text") or word, told.get("detail") or "", rank)
+
+
+def grouped(value: float | None, places: int = 0) -> str:
+    """Digits grouped from 10,000 up, a true minus sign; "" for None."""
+    if value is None:
+        return ""
+    text = f"{abs(value):,.{places}f}" if abs(value) >= 10_000 else f"{abs(value):.{places}f}"
+    return ("\u2212" if value < 0 else "") + text
+
+
+def duration(seconds: float | None) -> str:
+    """0.4 s, 12 s, 4 min 12 s, 2 h 5 min, 3 d 4 h; "" for None."""
+    if seconds is None:
+        return ""
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < MINUTE:
+        return f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE} s" if whole < 10 * MINUTE else f"{whole // MINUTE} min"
+    if whole < DAY:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+
+
+def rail(servers: Iterable[Any], states: Mapping[int, State]) -> list[dict[str, Any]]:
+    """Servers with their health, worst first, then by name."""
+    entries = [{"server": server, "health": health_of(states.get(server.pk))} for server in servers]
+    return sorted(entries, key=lambda entry: (entry["health"].rank, entry["server"].name))

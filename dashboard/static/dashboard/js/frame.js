@@ -1,0 +1,12 @@
+// The frame of every page: theme, rail, keys, ages, search. Pages add modules of their own.
+import { theme } from "./frame/theme.js";
+import { keys } from "./frame/keys.js";
+import { search } from "./frame/search.js";
+import { ages } from "./frame/ages.js";
+import { polls } from "./frame/polls.js";
+
+theme();
+keys();
+search();
+ages();
+polls();

@@ -1,0 +1,29 @@
+// Numbers and durations in words, the same way dashboard/present.py writes them.
+const MINUTE = 60;
+const HOUR = 3600;
+const DAY = 86400;
+
+// Digits grouped from 10,000 up, a true minus sign.
+export function grouped(value, places = 0) {
+  if (value === null || value === undefined) return "";
+  const size = Math.abs(value);
+  const digits = { minimumFractionDigits: places, maximumFractionDigits: places, useGrouping: size >= 10_000 };
+  return (value < 0 ? "\u2212" : "") + size.toLocaleString("en-US", digits);
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 9.95) return `${Math.max(seconds, 0).toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < MINUTE) return `${whole} s`;
+  if (whole < HOUR) return whole < 10 * MINUTE ? `${Math.floor(whole / MINUTE)} min ${whole % MINUTE} s` : `${Math.floor(whole / MINUTE)} min`;
+  if (whole < DAY) return `${Math.floor(whole / HOUR)} h ${Math.floor((whole % HOUR) / MINUTE)} min`;
+  return `${Math.floor(whole / DAY)} d ${Math.floor((whole % DAY) / HOUR)} h`;
+}
+
+export function countdown(seconds) {
+  const whole = Math.max(0, Math.ceil(seconds));
+  const rest = (value) => String(value).padStart(2, "0");
+  if (whole < HOUR) return `${Math.floor(whole / MINUTE)}:${rest(whole % MINUTE)}`;
+  return `${Math.floor(whole / HOUR)}:${rest(Math.floor((whole % HOUR) / MINUTE))}:${rest(whole % MINUTE)}`;
+}

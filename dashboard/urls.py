@@ -1,0 +1,30 @@
+"""Every address of the console. docs/architecture.md lists them."""
+
+from __future__ import annotations
+
+from django.contrib.auth.views import LogoutView
+from django.urls import path
+
+from dashboard.views import audit, auth, experiments, overview, policies, servers
+from scheduler_api.api import api
+
+urlpatterns = [
+    path("", overview.overview, name="overview"),
+    path("overview/cards/", overview.cards, name="overview-cards"),
+    path("rail/", overview.rail, name="rail"),
+    path("login/", auth.SignIn.as_view(), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("servers/add/", servers.add, name="server-add"),
+    path("servers/<int:pk>/", servers.live, name="server"),
+    path("servers/<int:pk>/policies/", policies.show, name="policies"),
+    path("servers/<int:pk>/policy/", policies.switch, name="policy-switch"),
+    path("servers/<int:pk>/policy/review/", policies.review, name="policy-review"),
+    path("audit/", audit.changes, name="audit"),
+    path("experiments/", experiments.experiments, name="experiments"),
+    path("experiments/new/", experiments.experiment_new, name="experiment-new"),
+    path("experiments/<int:pk>/", experiments.run, name="run"),
+    path("experiments/<int:pk>/stop/", experiments.run_stop, name="run-stop"),
+    path("experiments/<int:pk>/samples.csv", experiments.run_csv, name="run-csv"),
+    path("api/", api.urls),
+    path("health/", auth.health, name="health"),
+]
