@@ -1,8 +1,8 @@
 """A small llama-architecture model made on the spot: real llama.cpp compute, meaningless text, no download.
 
-Its weights are random but lie on a grid of small integers, so that attention picks single tokens exactly and the sums of all but the
-output layer come out the same in any order. Greedy output therefore depends on the context, yet not on how a scheduler cut and
-mixed the batches (floating point would otherwise flip a near tie every few thousand tokens). See docs/adr/0003.
+Its weights are random but lie on a grid of small integers, so that attention picks single tokens exactly and the sums of all
+but the output layer come out the same in any order. Greedy output therefore depends on the context, yet not on how a scheduler
+cut and mixed the batches (floating point would otherwise flip a near tie every few thousand tokens). See docs/adr/0003.
 """
 
 from __future__ import annotations

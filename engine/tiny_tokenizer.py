@@ -22,18 +22,22 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-WORDS = """the of and to in is it that for was on are as with his they at be this have from or one had by word but not what all were we
-when your can said there use an each which she do how their if will up other about out many then them these so some her would make like him
-into time has look two more write go see number no way could people my than first water been call who oil its now find long down day did get
-come made may part over new sound take only little work know place year live me back give most very after thing our just name good sentence
-man think say great where help through much before line right too mean old any same tell boy follow came want show also around form three
-small set put end does another well large must big even such because turn here why ask went men read need land different home us move try
-kind hand picture again change off play spell air away animal house point page letter mother answer found study still learn should world
-slot batch queue server token prompt cache request model memory engine policy order phase cohort barrier short warm cold fair rotate""".split()
+COMMON = """
+the of and to in is it that for was on are as with his they at be this have from or one had by word but not what all were we
+when your can said there use an each which she do how their if will up other about out many then them these so some her would
+make like him into time has look two more write go see number no way could people my than first water been call who oil its
+now find long down day did get come made may part over new sound take only little work know place year live me back give most
+very after thing our just name good sentence man think say great where help through much before line right too mean old any
+same tell boy follow came want show also around form three small set put end does another well large must big even such
+because turn here why ask went men read need land different home us move try kind hand picture again change off play spell air
+away animal house point page letter mother answer found study still learn should world slot batch queue server token prompt
+cache request model memory engine policy order phase cohort barrier short warm cold fair rotate
+"""
+WORDS = tuple(COMMON.split())
 
-ONSETS = "b c d f g h j k l m n p r s t v w br cl cr dr fl gr pl pr sh sl sp st th tr ch".split()
-VOWELS = "a e i o u ai ea oo".split()
-CODAS = ["", *"n r s t l m nd st ck ng".split()]
+ONSETS = [*"bcdfghjklmnprstvw", "br", "cl", "cr", "dr", "fl", "gr", "pl", "pr", "sh", "sl", "sp", "st", "th", "tr", "ch"]
+VOWELS = [*"aeiou", "ai", "ea", "oo"]
+CODAS = ["", *"nrstlm", "nd", "st", "ck", "ng"]
 
 
 class PieceType(IntEnum):

@@ -1,0 +1,259 @@
+"""llama.cpp through cyllama: one context, one sequence for each slot, one sampler chain for each task.
+
+The only module that imports the binding. Defaults are llama-server's, so that both can be compared on equal terms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from cyllama.llama import llama_cpp
+
+from engine.backends.base import BackendError, BackendOptions, KvFull, ModelError, ModelInfo
+from engine.scheduler.plan import Entry, Outcome, Plan, Start
+from engine.scheduler.task import SamplingParams
+
+MAGIC = b"GGUF"
+RANDOM_SEED = 0xFFFFFFFF  # llama.cpp draws a seed of its own for this one
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A batch row that gets sampled for the entry's slot and for those it is copied to."""
+
+    row: int
+    entry: Entry
+
+
+class LlamaBackend:
+    """See `Backend`. Raises ModelError when the file cannot be served."""
+
+    def __init__(self, model_path: Path, options: BackendOptions) -> None:
+        # A Python log callback would be called without the GIL from inside a decode; the binding's own no-op is safe there.
+        llama_cpp.disable_logging()
+        llama_cpp.llama_backend_init()
+        self._model = _load_model(model_path)
+        self._vocab = self._model.get_vocab()
+        self._context = _make_context(self._model, options)
+        self.info = _describe(model_path, self._model, self._vocab, self._context, options)
+        self._batch = llama_cpp.LlamaBatch(n_tokens=self._context.n_batch, embd=0, n_seq_max=1)
+        self._sequences = [[slot] for slot in range(options.n_slots)]
+        self._samplers: list[llama_cpp.LlamaSampler | None] = [None] * options.n_slots
+        self._pieces: dict[int, bytes] = {}
+
+    def run(self, plan: Plan) -> Outcome:
+        errors: dict[int, str] = {}
+        for start in plan.starts:
+            self._start(start, errors)
+        for start in plan.child_starts:
+            self._attach_sampler(start, errors)
+        outputs = self._fill(plan.entries, errors)
+        if not self._batch.n_tokens:
+            return Outcome(errors=errors)
+        self._decode()
+        for output in outputs:
+            for child in output.entry.copy_to:
+                self._copy(output.entry.slot, child)
+        return Outcome(self._sample(outputs, errors), errors)
+
+    def _start(self, start: Start, errors: dict[int, str]) -> None:
+        if self._context.memory_seq_rm(start.slot, start.n_past, -1):
+            self._attach_sampler(start, errors)
+            return
+        self.clear(start.slot)
+        errors[start.slot] = f"this model's memory cannot keep a part of a sequence ({start.n_past} tokens were to be kept)"
+
+    def _attach_sampler(self, start: Start, errors: dict[int, str]) -> None:
+        try:
+            self._samplers[start.slot] = make_sampler(start.task.sampling, self.info.n_vocab, self.info.eog)
+        except (ValueError, OverflowError) as error:
+            errors[start.slot] = f"the sampling parameters cannot be used: {error}"
+
+    def _fill(self, entries: Sequence[Entry], errors: dict[int, str]) -> list[_Output]:
+        """Write the entries into the batch; slots with an error stay out."""
+        batch = self._batch
+        batch.clear()
+        add = batch.add  # the binding's whole-run calls start every run at position 0 or in sequence 0
+        row = 0
+        outputs: list[_Output] = []
+        for entry in entries:
+            if entry.slot in errors:
+                continue
+            sequence = self._sequences[entry.slot]
+            try:
+                for pos, token in enumerate(entry.tokens, entry.pos):
+                    add(token, pos, sequence, False)
+            except (IndexError, OverflowError, TypeError) as error:
+                raise BackendError(f"slot {entry.slot}'s tokens do not fit the batch: {error}") from error
+            row += len(entry.tokens)
+            if entry.output:
+                batch.set_last_logits_to_true()
+                outputs.append(_Output(row - 1, entry))
+        return outputs
+
+    def _decode(self) -> None:
+        try:
+            self._context.decode(self._batch)
+        except ValueError as error:
+            if "KV slot" in str(error):
+                raise KvFull("Context size has been exceeded.") from error
+            raise BackendError(f"llama.cpp refused the batch: {error}") from error
+        except (RuntimeError, InterruptedError) as error:
+            raise BackendError(f"llama.cpp failed while it computed the batch: {error}") from error
+
+    def _copy(self, parent: int, child: int) -> None:
+        self._context.memory_seq_rm(child, -1, -1)
+        self._context.memory_seq_cp(parent, child, -1, -1)
+
+    def _sample(self, outputs: Sequence[_Output], errors: dict[int, str]) -> dict[int, int]:
+        tokens: dict[int, int] = {}
+        for output in outputs:
+            for slot in (output.entry.slot, *output.entry.copy_to):
+                sampler = self._samplers[slot]
+                if slot in errors or sampler is None:
+                    errors.setdefault(slot, "this slot has no sampler: its task was never started")
+                    continue
+                try:
+                    tokens[slot] = sampler.sample(self._context, output.row)
+                except (ValueError, RuntimeError) as error:
+                    errors[slot] = f"no token could be drawn: {error}"
+        return tokens
+
+    def clear(self, slot: int) -> None:
+        self._context.memory_seq_rm(slot, -1, -1)
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]:
+        tokens: list[int] = self._vocab.tokenize(text, add_special, parse_special)
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """As llama-server does: special tokens show their text, bytes that form no character become U+FFFD."""
+        to_bytes = self._vocab.token_to_bytes
+        return b"".join(to_bytes(self._known(token), 0, True) for token in tokens).decode("utf-8", "replace")
+
+    def piece(self, token: int) -> bytes:
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._vocab.token_to_bytes(self._known(token))
+        return known
+
+    def _known(self, token: int) -> int:
+        if 0 <= token < self.info.n_vocab:
+            return token
+        raise ValueError(f"token {token} is not in the vocabulary of {self.info.n_vocab}")
+
+    def close(self) -> None:
+        for sampler in self._samplers:
+            if sampler is not None:
+                sampler.close()
+        self._samplers = [None] * len(self._samplers)
+        self._batch.close()
+        self._context.close()
+        self._model.close()
+
+
+def make_sampler(wish: SamplingParams, n_vocab: int, eog: frozenset[int]) -> llama_cpp.LlamaSampler:
+    """llama-server's default chain without the links that do nothing: biases, top_k, top_p, min_p, temperature, draw.
+
+    Temperature 0 or less is greedy. Raises ValueError for a bias on an unknown token.
+    """
+    chain = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
+    biases = list(wish.logit_bias)
+    if wish.ignore_eos:
+        biases += [(token, float("-inf")) for token in sorted(eog)]
+    for token, _ in biases:
+        if not 0 <= token < n_vocab:
+            raise ValueError(f"logit_bias names token {token}, the vocabulary has {n_vocab}")
+    if biases:
+        chain.add_logit_bias(n_vocab, biases)
+    if wish.temperature <= 0:
+        chain.add_greedy()
+        return chain
+    if wish.top_k > 0:
+        chain.add_top_k(wish.top_k)
+    if wish.top_p < 1:
+        chain.add_top_p(wish.top_p, 0)
+    if wish.min_p > 0:
+        chain.add_min_p(wish.min_p, 0)
+    chain.add_temp(wish.temperature)
+    chain.add_dist(RANDOM_SEED if wish.seed is None else wish.seed & 0xFFFFFFFF)
+    return chain
+
+
+def _load_model(path: Path) -> llama_cpp.LlamaModel:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(MAGIC))
+    except OSError as error:
+        raise ModelError(f"The model file {path} cannot be read: {error.strerror}.") from error
+    if magic != MAGIC:
+        raise ModelError(f"{path} is not a GGUF file: it does not begin with the letters GGUF.")
+    try:
+        return llama_cpp.LlamaModel(path_model=str(path), params=llama_cpp.LlamaModelParams(), verbose=False)
+    except (ValueError, RuntimeError, OSError) as error:
+        raise ModelError(f"llama.cpp cannot load {path}: the file is damaged or of an unknown architecture.") from error
+
+
+def _make_context(model: llama_cpp.LlamaModel, options: BackendOptions) -> llama_cpp.LlamaContext:
+    threads = options.n_threads or len(os.sched_getaffinity(0))
+    params = llama_cpp.LlamaContextParams()
+    params.n_ctx = options.n_ctx
+    params.n_seq_max = options.n_slots
+    params.kv_unified = options.kv_mode == "unified"
+    params.n_batch = max(options.n_batch, options.n_slots)  # every slot can always have its generation token in
+    params.n_ubatch = options.n_ubatch
+    params.n_threads = threads
+    params.n_threads_batch = options.n_threads_batch or threads
+    params.n_outputs_max = options.n_slots
+    params.swa_full = False
+    try:
+        return llama_cpp.LlamaContext(model=model, params=params, verbose=False)
+    except (ValueError, RuntimeError, MemoryError) as error:
+        raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens for this model: {error}.") from error
+
+
+def _describe(
+    path: Path, model: llama_cpp.LlamaModel, vocab: llama_cpp.LlamaVocab, context: llama_cpp.LlamaContext, options: BackendOptions
+) -> ModelInfo:
+    n_vocab = int(vocab.n_vocab)
+    bos, eos = int(vocab.token_bos()), int(vocab.token_eos())
+    return ModelInfo(
+        name=path.stem,
+        path=str(path),
+        build=_build(),
+        backend="llama",
+        kv_mode=options.kv_mode,
+        n_ctx=int(context.n_ctx),
+        n_ctx_slot=min(int(context.n_ctx_seq), int(model.n_ctx_train)),
+        n_ctx_train=int(model.n_ctx_train),
+        n_vocab=n_vocab,
+        n_batch=int(context.n_batch),
+        n_ubatch=int(context.n_ubatch),
+        n_threads=int(context.n_threads()),
+        n_params=int(model.n_params),
+        size_bytes=int(model.size),
+        can_trim=not (model.is_recurrent() or model.is_hybrid() or model.n_swa),
+        bos=bos,
+        add_bos=bool(vocab.get_add_bos()),
+        bos_text=_text(vocab, bos),
+        eos_text=_text(vocab, eos),
+        eog=frozenset(token for token in range(n_vocab) if vocab.is_eog(token)),
+        chat_template=model.get_default_chat_template() or "",
+        ftype=str(model.ftype_name),
+    )
+
+
+def _build() -> str:
+    """The binding's own version and the llama.cpp release inside it."""
+    config = json.loads(files("cyllama").joinpath("build_config.json").read_text(encoding="utf-8"))
+    return f"cyllama {version('cyllama')}, llama.cpp {config['versions']['llama_cpp_version']}"
+
+
+def _text(vocab: llama_cpp.LlamaVocab, token: int) -> str:
+    return bytes(vocab.token_to_bytes(token, 0, True)).decode("utf-8", "replace") if token >= 0 else ""
