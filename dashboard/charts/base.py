@@ -1,0 +1,105 @@
+"""What all figures share: axes, ticks and the layout they start from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+type Figure = dict[str, Any]
+type Readout = dict[str, Any]
+
+SLOT_HUES = 8
+AXIS_SIZE = 11
+
+
+def slot_colour(slot: int, soft: bool = False) -> str:
+    return f"--slot-{slot % SLOT_HUES}{'-soft' if soft else ''}"
+
+
+def number(value: float) -> float:
+    """Rounded for the wire: a microsecond of a time axis is below any pixel."""
+    return round(value, 6)
+
+
+def nice_step(spread: float, want: int) -> float:
+    """The 1, 2, 2.5 or 5 times a power of ten that parts `spread` into at most `want` steps."""
+    if spread <= 0:
+        return 1.0
+    raw = spread / want
+    power = 10.0 ** math.floor(math.log10(raw))
+    return power * next((step for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= raw * 0.999999), 10.0)
+
+
+def ticks(low: float, high: float, want: int = 4) -> list[float]:
+    """Round numbers from at or below `low` to at or above `high`."""
+    step = nice_step(high - low, want)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(index * step, 10) for index in range(first, last + 1)]
+
+
+def tick_words(values: Sequence[float], unit: str = "s") -> list[str]:
+    """Tick labels; the unit stands on the last one."""
+    words = [f"{value:g}" for value in values]
+    return [*words[:-1], f"{words[-1]} {unit}"] if words else []
+
+
+def limits(values: Sequence[float], cut: bool = True) -> tuple[float, float]:
+    """Axis limits that hold `values`: from zero, or cut to where the dots are when they lie close together."""
+    if not values:
+        return 0.0, 1.0
+    low, high = min(values), max(values)
+    if not cut or high <= 0 or high - low > 0.3 * high:
+        grid = ticks(0.0, high or 1.0)
+        return 0.0, grid[-1]
+    pad = max((high - low) * 0.15, high * 0.01)
+    grid = ticks(max(0.0, low - pad), high + pad, 3)
+    return grid[0], grid[-1]
+
+
+def axis(low: float, high: float, values: Sequence[float], words: Sequence[str], **more: Any) -> dict[str, Any]:
+    return {
+        "range": [number(low), number(high)],
+        "tickmode": "array",
+        "tickvals": [number(value) for value in values],
+        "ticktext": list(words),
+        "tickfont": {"size": AXIS_SIZE, "color": "--ink-3"},
+        "gridcolor": "--line",
+        "linecolor": "--line-2",
+        "zeroline": False,
+        "showline": False,
+        "fixedrange": True,
+        "ticks": "",
+        "automargin": False,
+        **more,
+    }
+
+
+def layout(xaxis: dict[str, Any], yaxis: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "xaxis": xaxis,
+        "yaxis": yaxis,
+        "margin": {"l": 44, "r": 12, "t": 10, "b": 22, "pad": 0},
+        "paper_bgcolor": "--bg",
+        "plot_bgcolor": "--bg",
+        "font": {"size": AXIS_SIZE, "color": "--ink-2"},
+        "showlegend": False,
+        "hovermode": False,
+        "dragmode": False,
+        "bargap": 0,
+        "annotations": [],
+        "shapes": [],
+        **more,
+    }
+
+
+def note(x: float, y: float, text: str, **more: Any) -> dict[str, Any]:
+    """A word inside a chart."""
+    return {
+        "x": number(x),
+        "y": number(y),
+        "text": text,
+        "showarrow": False,
+        "font": {"size": AXIS_SIZE, "color": "--ink-2"},
+        **more,
+    }

@@ -1,0 +1,112 @@
+"""How many of an arm's requests were done within x seconds: one step line for each arm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboard.charts import base, words
+from dashboard.charts.base import Figure
+
+P95_FROM = 20  # below this many requests a 95th percentile is the slowest one by another name
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Of ascending values, by linear interpolation between the two neighbours."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def distribution(a: Sequence[float], b: Sequence[float]) -> Figure:
+    arms = {"A": sorted(a), "B": sorted(b)}
+    high = max([*arms["A"], *arms["B"], 0.0])
+    grid = base.ticks(0.0, high * 1.02 or 1.0, 5)
+    end = grid[-1]
+    large = min(len(arms["A"]), len(arms["B"])) >= P95_FROM
+    shares = [0.5, 0.95] if large else [0.5]
+    data: list[dict[str, Any]] = []
+    for arm, values in arms.items():
+        if values:
+            data += [_steps(arm, values, end), _marks(arm, values, shares)]
+    y_ticks, y_words = ([0, 50, 95], ["0", "50", "95 %"]) if large else ([0, 50, 100], ["0", "50", "100 %"])
+    return {
+        "data": data,
+        "layout": base.layout(
+            base.axis(0.0, end, grid, base.tick_words(grid), showline=True),
+            base.axis(0.0, 104.0, y_ticks, y_words),
+            annotations=[label for share in shares for label in _labels(arms, share, end)],
+        ),
+        "narrow": {},
+        "readouts": _readouts(arms, end),
+        "alt": "; ".join(f"{arm}: {_sentence(values)}" for arm, values in arms.items()),
+    }
+
+
+def _sentence(values: Sequence[float]) -> str:
+    return (
+        f"half of {len(values)} requests done within {words.seconds(percentile(values, 0.5))} s"
+        if values
+        else "no request is done"
+    )
+
+
+def _steps(arm: str, values: Sequence[float], end: float) -> dict[str, Any]:
+    n = len(values)
+    x = [0.0, *(base.number(value) for value in values), end]
+    y = [0.0, *(round(100 * (index + 1) / n, 3) for index in range(n)), 100.0]
+    line = {"shape": "hv", "width": 1.8, "color": "--series-2" if arm == "A" else "--series"}
+    return {"type": "scatter", "mode": "lines", "name": arm, "x": x, "y": y, "line": line, "hoverinfo": "skip"}
+
+
+def _marks(arm: str, values: Sequence[float], shares: Sequence[float]) -> dict[str, Any]:
+    marker: dict[str, Any] = {"size": 7, "color": "--series"}
+    if arm == "A":
+        marker = {"size": 7, "color": "--bg", "line": {"width": 2, "color": "--series-2"}}
+    x = [base.number(percentile(values, share)) for share in shares]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": x,
+        "y": [share * 100 for share in shares],
+        "marker": marker,
+        "hoverinfo": "skip",
+    }
+
+
+def _labels(arms: dict[str, list[float]], share: float, end: float) -> list[dict[str, Any]]:
+    """A label at each arm's percentile, turned away from the other arm; one label for both when they lie together."""
+    at = {arm: percentile(values, share) for arm, values in arms.items() if values}
+    head = "p95 " if share == 0.95 else ""
+    if len(at) == 2 and abs(at["A"] - at["B"]) < 0.16 * end:
+        text = head + ", ".join(f"{arm} {words.seconds(value)} s" for arm, value in at.items())
+        left = min(at.values()) > 0.45 * end
+        return [_label(min(at.values()) if left else max(at.values()), share, text, left)]
+    return [_label(value, share, f"{head}{arm} {words.seconds(value)} s", value > 0.55 * end) for arm, value in at.items()]
+
+
+def _label(x: float, share: float, text: str, left: bool) -> dict[str, Any]:
+    down = 9 if share > 0.9 else 0
+    return base.note(
+        x, share * 100, text, xanchor="right" if left else "left", xshift=-8 if left else 8, yanchor="middle", yshift=-down
+    )
+
+
+def _readouts(arms: dict[str, list[float]], end: float) -> list[dict[str, Any]]:
+    edges = sorted({0.0, *arms["A"], *arms["B"]})
+    readouts = []
+    for index, edge in enumerate(edges):
+        after = edges[index + 1] if index + 1 < len(edges) else end
+        parts = []
+        for arm, values in arms.items():
+            if values:
+                parts.append(f"{arm} {sum(value <= edge for value in values)} of {len(values)}")
+        readouts.append(
+            {
+                "x0": base.number(edge),
+                "x1": base.number(after),
+                "text": f"Done within {words.seconds(edge)} s: {', '.join(parts)}",
+            }
+        )
+    return readouts if any(arms.values()) else []

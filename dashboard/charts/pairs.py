@@ -1,0 +1,110 @@
+"""The pairs of a run: a hollow dot for A, a solid one for B, joined, one pair beside the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboard.charts import base, words
+from dashboard.charts.base import Figure
+
+OFFSET = 0.16
+LABELLED = 12  # with more pairs the words beside the dots would run into each other
+THINNED = 16
+
+type Row = tuple[int, float | None, float | None]
+
+
+def rows_of(results_pairs: Sequence[dict[str, Any]], role: str, field: str) -> list[Row]:
+    """(pair, A, B) of one figure, in order; None where an arm has no value."""
+    return [(pair["pair"], _value(pair, "A", role, field), _value(pair, "B", role, field)) for pair in results_pairs]
+
+
+def _value(pair: dict[str, Any], arm: str, role: str, field: str) -> float | None:
+    block = pair.get(arm) or {}
+    part = block if role == "block" else block.get(role) or {}
+    value = part.get(field)
+    return float(value) if value is not None else None
+
+
+def pairs(rows: Sequence[Row], planned: int = 0) -> Figure:
+    """`planned` pairs keep their place on the axis from the start, so that dots do not move while a run goes on."""
+    known = [value for _, a, b in rows for value in (a, b) if value is not None]
+    low, high = base.limits(known)
+    grid = base.ticks(low, high, 3)
+    last = max([planned, *(number for number, _, _ in rows), 1])
+    every = 1 if last <= THINNED else 5
+    shown = [number for number in range(1, last + 1) if number == 1 or number % every == 0]
+    dot = 9 if last <= 20 else 7
+    return {
+        "data": [_joined(rows), _dots(rows, "A", dot), _dots(rows, "B", dot)],
+        "layout": base.layout(
+            base.axis(0.5, last + 0.5, shown, [str(number) for number in shown], showgrid=False, showline=low == 0),
+            base.axis(low, high, grid, base.tick_words(grid)),
+            annotations=_labels(rows, high - low) if last <= LABELLED else [],
+        ),
+        "narrow": {"annotations": []},
+        "readouts": [_readout(row) for row in rows],
+        "alt": f"{len(rows)} pairs, A and B side by side" if rows else "No pair is done yet",
+    }
+
+
+def _joined(rows: Sequence[Row]) -> dict[str, Any]:
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for number, a, b in rows:
+        if a is not None and b is not None:
+            x += [number - OFFSET, number + OFFSET, None]
+            y += [base.number(a), base.number(b), None]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x,
+        "y": y,
+        "line": {"color": "--series-2", "width": 1.2},
+        "hoverinfo": "skip",
+    }
+
+
+def _dots(rows: Sequence[Row], arm: str, size: int) -> dict[str, Any]:
+    side, column = (-OFFSET, 1) if arm == "A" else (OFFSET, 2)
+    points = [(row[0] + side, row[column]) for row in rows if row[column] is not None]
+    marker: dict[str, Any] = {"size": size, "color": "--series"}
+    if arm == "A":
+        marker = {"size": size, "color": "--bg", "line": {"width": 2, "color": "--series-2"}}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": arm,
+        "x": [x for x, _ in points],
+        "y": [base.number(y) for _, y in points if y is not None],
+        "marker": marker,
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _labels(rows: Sequence[Row], height: float) -> list[dict[str, Any]]:
+    """Times or per cent: beside a long line, under a short one."""
+    labels = []
+    for number, a, b in rows:
+        if a is None or b is None or a <= 0 or b <= 0:
+            continue
+        steep = abs(a - b) > 0.3 * height
+        text = words.change(b / a).split(" times")[0]
+        if steep:
+            labels.append(base.note(number, (a + b) / 2, text, xanchor="left", xshift=6, yanchor="middle"))
+        else:
+            labels.append(base.note(number, min(a, b), text, xanchor="center", yanchor="top", yshift=-5))
+    return labels
+
+
+def _readout(row: Row) -> dict[str, Any]:
+    number, a, b = row
+    if a is None or b is None:
+        missing = " and ".join(arm for arm, value in (("A", a), ("B", b)) if value is None)
+        text = f"Pair {number}: no value of {missing}, so it counts nowhere"
+    else:
+        told = f": {words.change(b / a)}" if a > 0 and b > 0 else ""
+        text = f"Pair {number}: A {words.seconds(a)} s, B {words.seconds(b)} s{told}"
+    return {"x0": number - 0.5, "x1": number + 0.5, "text": text}

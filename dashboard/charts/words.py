@@ -1,0 +1,79 @@
+"""Numbers as an operator reads them: digits grouped from 10,000 up, a true minus sign, "2.9 to 3.3"."""
+
+from __future__ import annotations
+
+import math
+
+MINUS = "\u2212"
+TIMES = 1.25  # from this factor on a change is told in times, below it in per cent
+
+
+def whole(value: float) -> str:
+    rounded = round(value)
+    text = f"{abs(rounded):,}" if abs(rounded) >= 10_000 else str(abs(rounded))
+    return f"{MINUS}{text}" if rounded < 0 else text
+
+
+def seconds(value: float | None) -> str:
+    """Three digits at most: 0.17, 4.93, 23.4, 143; without the unit."""
+    if value is None:
+        return "not measured"
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f}" if digits else whole(value)
+
+
+def span(value: float) -> str:
+    """A duration with its unit: "40 ms", "4.9 s", "41 min 40 s", "2 h 5 min"."""
+    if value < 0.1:
+        return f"{value * 1000:.0f} ms"
+    if value < 59.5:
+        return f"{value:.1f} s" if value < 9.95 else f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def factor(value: float) -> str:
+    """Two significant digits: 3.1, 21, 690."""
+    if not math.isfinite(value) or value <= 0:
+        return "not measured"
+    digits = max(0, 1 - math.floor(math.log10(value)))
+    rounded = round(value, 1 - math.floor(math.log10(value)))
+    return f"{rounded:.{min(digits, 2)}f}" if digits else whole(rounded)
+
+
+def percent(ratio: float) -> str:
+    change = (ratio - 1) * 100
+    if abs(change) < 0.05:
+        return "0.0 %"
+    return f"{'+' if change > 0 else MINUS}{abs(change):.1f} %"
+
+
+def _told(median: float) -> str:
+    if median <= 1 / TIMES:
+        return "sooner"
+    return "later" if median >= TIMES else "percent"
+
+
+def change(ratio: float | None) -> str:
+    """B against A: "3.1 times sooner", "1.4 times later" or "+0.4 %"."""
+    if ratio is None or ratio <= 0:
+        return "not measured"
+    told = _told(ratio)
+    if told == "percent":
+        return percent(ratio)
+    return f"{factor(1 / ratio if told == 'sooner' else ratio)} times {told}"
+
+
+def interval(median: float | None, low: float | None, high: float | None) -> str:
+    """The interval in the same terms as `change(median)`: "2.9 to 3.3" or "−0.8 to +1.6 %"; "" when there is none."""
+    if median is None or low is None or high is None or low <= 0:
+        return ""
+    told = _told(median)
+    if told == "sooner":
+        return f"{factor(1 / high)} to {factor(1 / low)}"
+    if told == "later":
+        return f"{factor(low)} to {factor(high)}"
+    return f"{percent(low).removesuffix(' %')} to {percent(high)}"
