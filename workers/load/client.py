@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import orjson
 
+from scheduler_api.kinds.sse import Event, EventParser, EventTooLarge
 from workers.load.clock import ClientClock
-from workers.load.sse import Event, SseError, SseParser
 
 ERROR_BODY_BYTES = 4096
 
@@ -27,9 +27,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Unix seconds on the client's clock, None where the stage was not reached. `error` is one sentence, empty when all went well.
+    """Unix seconds on the client's clock, None where the stage was not reached.
 
-    `timings` are the server's own, in milliseconds, under llama-server's names.
+    `error` is one sentence, empty when all went well. `timings` are the server's own, in milliseconds, named as llama-server's.
     """
 
     sent_at: float
@@ -84,7 +84,7 @@ async def complete(client: httpx2.AsyncClient, ask: Ask, clock: ClientClock) -> 
         return reading.answer(f"The server sent nothing for {client.timeout.read:g} s.")
     except httpx2.HTTPError as error:
         return reading.answer(f"The connection failed: {error or type(error).__name__}.")
-    except (SseError, StreamRefused) as error:
+    except (EventTooLarge, StreamRefused) as error:
         return reading.answer(str(error))
     if reading.done_at is None:
         return reading.answer("The stream ended before its last event.")
@@ -98,7 +98,7 @@ class StreamRefused(Exception):
 class _Reading:
     def __init__(self, clock: ClientClock) -> None:
         self._clock = clock
-        self._parser = SseParser()
+        self._parser = EventParser()
         self.sent_at = clock.now()
         self.first_byte_at: float | None = None
         self.first_token_at: float | None = None

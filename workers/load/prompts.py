@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from random import Random
 
 # Any text of common words does: what counts is that its pieces are plain ones in every vocabulary.
-WORDS = """river stone window garden letter number paper water light morning evening summer winter market village mountain forest
-island harbour bridge engine signal station corner kitchen table chair picture mirror ladder hammer needle thread cotton silver copper
-butter sugar coffee orange lemon apple cherry potato carrot onion pepper bread cheese dinner breakfast holiday journey ticket luggage
-captain doctor teacher student farmer painter singer writer reader player leader worker father mother brother sister cousin neighbour
-simple quiet gentle narrow distant hollow yellow purple golden early later always never often again between without against towards
-carry follow gather listen answer wonder travel measure compare arrange prepare deliver collect improve replace remember consider
-quickly slowly softly clearly nearly hardly barely suddenly probably certainly perhaps however therefore although because during""".split()
-SAMPLE_TEXT = " ".join(WORDS)
+SAMPLE_TEXT = """
+river stone window garden letter number paper water light morning evening summer winter market village mountain forest
+island harbour bridge engine signal station corner kitchen table chair picture mirror ladder hammer needle thread cotton
+silver copper butter sugar coffee orange lemon apple cherry potato carrot onion pepper bread cheese dinner breakfast
+holiday journey ticket luggage captain doctor teacher student farmer painter singer writer reader player leader worker
+father mother brother sister cousin neighbour simple quiet gentle narrow distant hollow yellow purple golden early later
+always never often again between without against towards carry follow gather listen answer wonder travel measure compare
+arrange prepare deliver collect improve replace remember consider quickly slowly softly clearly nearly hardly barely
+suddenly probably certainly perhaps however therefore although because during
+"""
 
 # Specials and byte pieces come first in nearly every vocabulary: sentencepiece has 3 + 256, the tiny model 5 + 256.
 ORDINARY_FROM = 300
@@ -35,7 +37,9 @@ def ordinary_pool(tokens: Sequence[int]) -> tuple[int, ...]:
     if len(pool) < LEAST_POOL:
         pool = distinct
     if len(pool) < LEAST_POOL // 4:
-        raise PromptError(f"The model's tokenizer makes only {len(pool)} distinct tokens of a text of {len(WORDS)} words.")
+        raise PromptError(
+            f"The model's tokenizer makes only {len(pool)} distinct tokens of a text of {len(SAMPLE_TEXT.split())} words."
+        )
     return tuple(pool)
 
 

@@ -1,0 +1,164 @@
+"""What pages may read of runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from scheduler_api.models import Server
+from workers.analysis import paired, sentences, summary
+from workers.analysis.numbers import Spread
+from workers.models import ACTIVE, Block, Run, RunState, Sample
+
+type Json = dict[str, Any]
+
+SAMPLE_COLUMNS = (
+    *("run", "block", "pair", "arm", "role", "slot", "ok", "sent_at", "first_token_at", "done_at", "offset_s"),
+    *("wall_s", "wait_s", "prompt_s", "hold_s", "generation_s", "ttft_s", "n_prompt", "n_cached", "policy_version", "error"),
+)
+
+
+def list_runs(server: Server | None = None, limit: int = 100) -> list[Run]:
+    """Newest first."""
+    rows = Run.objects.select_related("server", "created_by")
+    if server is not None:
+        rows = rows.filter(server=server)
+    return list(rows[:limit])
+
+
+def get_run(pk: int) -> Run:
+    """Raises Run.DoesNotExist."""
+    return Run.objects.select_related("server", "created_by").get(pk=pk)
+
+
+def active_run(server: Server) -> Run | None:
+    return Run.objects.select_related("server", "created_by").filter(server=server, state__in=ACTIVE).first()
+
+
+def arm_labels(run: Run) -> tuple[str, str]:
+    """What sets the arms apart, in words: ("physical", "rotating")."""
+    return sentences.arm_words(run.policy_a, run.policy_b), sentences.arm_words(run.policy_b, run.policy_a)
+
+
+def results(run: Run, pair: int | None = None) -> Json:
+    """What the pairs that are complete so far show.
+
+    Keys: pairs, measures, verdict (a sentence), arms ({"A": words, "B": words}), method, noise ({"run", "difference", "text"} of the
+    last run with equal arms on this server, or None), warnings, pair (whose timelines follow), timelines ({"A": ..., "B": ...}).
+    `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest to the median is shown.
+    """
+    pairs = complete_pairs(run)
+    found = summary.measures(pairs)
+    shown = pair if pair in {each.number for each in pairs} else summary.typical_pair(pairs)
+    label_a, label_b = arm_labels(run)
+    return {
+        "pairs": [_pair(each) for each in pairs],
+        "measures": [_measure(each) for each in found.values()],
+        "verdict": sentences.verdict_sentence(found, label_b, _equal_arms(run)),
+        "arms": {"A": label_a, "B": label_b},
+        "method": paired.METHOD,
+        "noise": _noise(run),
+        "warnings": [*run.warnings, *_robustness(pairs)],
+        "pair": shown,
+        "timelines": {block.arm: block.timeline for block in run.blocks.filter(pair=shown)} if shown else {},
+    }
+
+
+def sample_rows(run: Run) -> Iterator[list[str | int | float | None]]:
+    """Rows for a CSV file, its header first. Text that a spreadsheet would take as a formula gets an apostrophe in front."""
+    yield list(SAMPLE_COLUMNS)
+    for sample in run.samples.select_related("block").iterator():
+        yield [_cell(sample, column) for column in SAMPLE_COLUMNS]
+
+
+def _cell(sample: Sample, column: str) -> str | int | float | None:
+    if column == "run":
+        return sample.run_id
+    if column == "block":
+        return sample.block.index
+    if column == "policy_version":
+        return sample.block.policy_version
+    value: str | int | float | None = getattr(sample, column)
+    if isinstance(value, bool):
+        return int(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def complete_pairs(run: Run) -> list[summary.Pair]:
+    """Pairs whose both blocks have a good sample of each role."""
+    blocks: dict[int, dict[str, Block]] = defaultdict(dict)
+    for block in run.blocks.filter(pair__gt=0).defer("timeline").prefetch_related("samples"):
+        blocks[block.pair][block.arm] = block
+    found = []
+    for number, arms in sorted(blocks.items()):
+        a, b = (_arm_times(arms.get(arm)) for arm in ("A", "B"))
+        if a is not None and b is not None:
+            found.append(summary.Pair(number, a, b, touched=any(block.warnings for block in arms.values())))
+    return found
+
+
+def _arm_times(block: Block | None) -> summary.ArmTimes | None:
+    samples = {sample.role: sample for sample in block.samples.all() if sample.ok} if block else {}
+    short, cold = (_times(samples.get(role)) for role in ("short", "cold"))
+    if short is None or cold is None:
+        return None
+    ends = [sample.done_at for sample in samples.values() if sample.done_at is not None]
+    return summary.ArmTimes(short, cold, max(ends) - min(sample.sent_at for sample in samples.values()))
+
+
+def _times(sample: Sample | None) -> summary.Times | None:
+    if sample is None or sample.wall_s is None or sample.wait_s is None or sample.prompt_s is None:
+        return None
+    return summary.Times(sample.wall_s, sample.wait_s, sample.prompt_s)
+
+
+def _pair(pair: summary.Pair) -> Json:
+    arms = {name: _arm(times) for name, times in (("A", pair.a), ("B", pair.b))}
+    return {"pair": pair.number, **arms, "touched": pair.touched}
+
+
+def _arm(times: summary.ArmTimes) -> Json:
+    roles = {
+        role: {"wall_s": each.wall, "wait_s": each.wait, "prompt_s": each.prompt}
+        for role, each in (("short", times.short), ("cold", times.cold))
+    }
+    return {**roles, "makespan_s": times.makespan}
+
+
+def _measure(found: summary.Measure) -> Json:
+    ratio = found.ratio
+    return {
+        "key": found.key,
+        "label": found.label,
+        "unit": "s",
+        "a": _spread(found.a),
+        "b": _spread(found.b),
+        "ratio": asdict(ratio) if ratio else {"median": None, "low": None, "high": None, "level": None, "n": 0},
+        "times_sooner": found.times_sooner,
+        "verdict": found.verdict.value,
+    }
+
+
+def _spread(found: Spread | None) -> Json:
+    return asdict(found) if found else {"median": None, "min": None, "max": None}
+
+
+def _equal_arms(run: Run) -> bool:
+    return bool(run.policy_a == run.policy_b)
+
+
+def _noise(run: Run) -> Json | None:
+    """From the last finished run with equal arms on this server, of the same scenario and about the same size."""
+    rows = Run.objects.filter(server_id=run.server_id, scenario=run.scenario, state=RunState.FINISHED).exclude(pk=run.pk)
+    for other in rows.filter(scale__gte=run.scale / 2, scale__lte=run.scale * 2)[:50]:
+        if _equal_arms(other) and (difference := summary.largest_difference(complete_pairs(other))) is not None:
+            return {"run": other.pk, "difference": difference, "text": sentences.noise_sentence(difference, other.pk)}
+    return None
+
+
+def _robustness(pairs: list[summary.Pair]) -> list[str]:
+    touched = [pair.number for pair in pairs if pair.touched]
+    ratio = summary.measure("short_wall", [pair for pair in pairs if not pair.touched]).ratio
+    return [sentences.robust_sentence(touched, ratio)] if touched and ratio else []
