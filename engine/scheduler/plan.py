@@ -29,6 +29,14 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+class ErrorType(StrEnum):
+    """llama-server's error types that a task's end can carry."""
+
+    INVALID_REQUEST = "invalid_request_error"
+    EXCEED_CONTEXT = "exceed_context_size_error"
+    SERVER = "server_error"
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """First visit of a task in its slot: keep `n_past` cells of the slot, drop the rest, attach a fresh sampler."""
@@ -65,7 +73,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One batch. `starts` come first (trim, sampler), then `entries` in batch order. Empty entries: nothing to run."""
+    """One batch. `purges` come first (drop every cell of an idle slot, for room in a unified pool), then `starts` (trim,
+    sampler), then `entries` in batch order.
+
+    Empty entries: nothing to run, yet the plan must be settled, since tasks may end or held tokens may be let go without a batch;
+    such a plan carries the number of the iteration before it. The fields from `phase` on say what was in force when it was built.
+    """
 
     iteration: int
     starts: tuple[Start, ...] = ()
@@ -74,6 +87,13 @@ class Plan:
     group: Group | None = None
     anchor: int | None = None
     skipped: tuple[Skip, ...] = ()
+    purges: tuple[int, ...] = ()
+    phase: str = "continuous"
+    cohort: int | None = None
+    sealed: bool = False
+    held: tuple[int, ...] = ()
+    cursor: int | None = None
+    policy_version: int = 0
 
     @property
     def n_tokens(self) -> int:
@@ -111,7 +131,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A task left its slot in this step. Times are seconds on the caller's clock, None where the stage was not reached.
+    """A task left its slot in this step, or the queue (then `slot` is -1).
+
+    Times are seconds on the caller's clock, None where the stage was not reached.
 
     `prompt_s` runs from the first visit to the end of the prompt's last batch, `hold_s` from there to the first token,
     `generation_s` from the first token to the end: a barrier's hold is booked under its own name.
@@ -131,6 +153,8 @@ class Finished:
     prompt_done_at: float | None = None
     first_token_at: float | None = None
     finished_at: float = 0.0
+    truncated: bool = False  # the slot's context was full
+    error_type: ErrorType | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,251 @@
+"""The scheduler: slots, queue, policy and phases behind a two-call contract.
+
+One loop thread calls `plan -> backend.run -> settle` (or `fail`). `submit`, `cancel` and `finish` come between a settle and the
+next plan; `view` and `set_policy` may come at any moment under the caller's lock, also while a batch is in flight: a change
+reaches the next plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.scheduler import waits
+from engine.scheduler.batch import Draft, add_generation, add_prompts
+from engine.scheduler.config import SchedulerConfig
+from engine.scheduler.control import PolicyControl, PolicyState
+from engine.scheduler.phases import Phases
+from engine.scheduler.plan import EntryKind, Finished, FinishReason, Outcome, Plan, Settlement, Skip
+from engine.scheduler.policy import Policy, capabilities
+from engine.scheduler.records import IterationRecord
+from engine.scheduler.settling import Settling
+from engine.scheduler.slots import PENDING, Slot, SlotState
+from engine.scheduler.task import Task
+from engine.scheduler.tenancy import Tenancy
+from engine.scheduler.view import Totals, phase_view, slot_view
+
+
+class Scheduler:
+    """Decides what every batch contains. Pure: time comes in as seconds on the caller's clock, and it does no I/O."""
+
+    def __init__(self, config: SchedulerConfig, policy: Policy | None = None, now: float = 0.0) -> None:
+        self.config = config
+        self._slots = [Slot(index, since=now) for index in range(config.n_slots)]
+        self._control = PolicyControl(policy or Policy(), config.kv_mode, config.n_batch, now)
+        self._phases = Phases(self._slots, self._control.state.effective.phase)
+        self._totals = Totals()
+        self._tenancy = Tenancy(config, self._slots, self._phases, self._totals)
+        self._settling = Settling(config, self._slots, self._phases, self._tenancy, self._totals)
+        self._in_flight = False
+        self._cursor: int | None = None
+        self._anchor: int | None = None
+
+    # Tasks: between settle and plan
+
+    def submit(self, task: Task, now: float) -> None:
+        """The task takes a slot at once or joins the queue. One that can never run (empty, too long) ends in the next settle."""
+        self._tenancy.submit(task, now)
+
+    def cancel(self, task_id: int, now: float) -> Finished | None:
+        """Takes a task out of wherever it is; None when it is nowhere. Children waiting for its prompt end in the next settle."""
+        finished = self._tenancy.cancel(task_id, now)
+        self._tenancy.admit(now)
+        return finished
+
+    def finish(self, task_id: int, reason: FinishReason, now: float) -> Finished | None:
+        """Ends a task in a slot for a cause that the caller saw, such as a stop word in its text; None when it is in no slot."""
+        slot = self._tenancy.where.get(task_id)
+        if slot is None:
+            return None
+        finished = self._tenancy.end(slot, reason, now)
+        self._tenancy.admit(now)
+        return finished
+
+    @property
+    def n_busy(self) -> int:
+        return len(self._tenancy.where)
+
+    @property
+    def queue_depth(self) -> int:
+        return len(self._tenancy.queue)
+
+    @property
+    def iteration(self) -> int:
+        """Batches planned so far."""
+        return self._totals.iterations
+
+    @property
+    def has_work(self) -> bool:
+        """False: plans are empty, and settling them reports nothing, until a task is submitted."""
+        return bool(self._tenancy.where or self._tenancy.ended)
+
+    # One iteration
+
+    def plan(self, now: float) -> Plan:
+        """The next batch. It must be settled, or failed, before the next plan, also when it has no entries."""
+        if self._in_flight:
+            raise RuntimeError("the last plan was neither settled nor failed")
+        policy = self._follow_policy(now)
+        self._phases.begin(now)
+        draft = Draft()
+        generating, pending, held = self._sort_slots(draft)
+        add_generation(draft, generating, now)
+        if pending:
+            equal = self._phases.is_barrier
+            self._cursor = add_prompts(
+                draft, pending, self._slots, config=self.config, policy=policy, cursor=self._cursor, equal=equal, now=now
+            )
+        purges = self._purge_for(draft.n_tokens) if self.config.kv_mode == "unified" else ()
+        if draft.entries:
+            self._in_flight = True
+            self._totals.iterations += 1
+            self._anchor = draft.anchor
+        phases = self._phases
+        return Plan(
+            iteration=self._totals.iterations,
+            starts=tuple(draft.starts),
+            entries=tuple(draft.entries),
+            child_starts=tuple(draft.child_starts),
+            group=draft.group,
+            anchor=draft.anchor,
+            skipped=tuple(draft.skipped),
+            purges=purges,
+            phase=phases.name.value,
+            cohort=None if phases.cohort is None else phases.cohort.id,
+            sealed=phases.sealed,
+            held=held,
+            cursor=self._cursor,
+            policy_version=self._control.state.version,
+        )
+
+    def _follow_policy(self, now: float) -> Policy:
+        self._control.tick(now, self._totals.iterations + 1)
+        effective = self._control.state.effective
+        self._phases.follow(effective.phase, now)
+        return effective
+
+    def _sort_slots(self, draft: Draft) -> tuple[list[Slot], list[Slot], tuple[int, ...]]:
+        """Generating slots, slots with prompt work that may be served, ids of held ones; the rest is skipped with a sentence."""
+        generating, pending, held = [], [], []
+        for slot in self._slots:
+            state = slot.state
+            if state is SlotState.GENERATING:
+                generating.append(slot)
+            elif state is SlotState.HELD:
+                held.append(slot.id)
+            elif state in PENDING and slot.parent is None:
+                pending.append(slot)
+            elif state is not SlotState.IDLE:
+                draft.skipped.append(Skip(slot.id, waits.of(slot, self._phases)))
+        return generating, pending, tuple(held)
+
+    def _purge_for(self, n_tokens: int) -> tuple[int, ...]:
+        """A unified pool keeps no room for anybody: idle slots give up their cells, lowest index first, until the batch fits."""
+        short = sum(len(slot.cells) for slot in self._slots) + n_tokens - self.config.n_ctx
+        purges = []
+        for slot in self._slots:
+            if short <= 0:
+                break
+            if slot.state is SlotState.IDLE and slot.cells:
+                short -= len(slot.cells)
+                slot.cells.clear()
+                purges.append(slot.id)
+        return tuple(purges)
+
+    def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
+        """Books what the backend did. Entries of tasks that are gone meanwhile change nothing."""
+        self._in_flight = False
+        return self._settling.settle(plan, outcome, now)
+
+    def fail(self, plan: Plan, message: str, now: float) -> Settlement:
+        """The batch failed as a whole: the tasks with entries in it end in error; waiting and held ones stay.
+
+        Slots remember only the cells that were settled before, so a later prompt never relies on what may not have been written.
+        """
+        self._in_flight = False
+        return self._settling.fail(plan, message, now)
+
+    def record(self, plan: Plan, t: float, plan_ms: float, run_ms: float, settle_ms: float, error: str = "") -> IterationRecord:
+        """What is remembered of a plan with entries, as it was when planned; `t` is its start on the caller's clock."""
+        by_kind: dict[EntryKind, list[tuple[int, int]]] = {EntryKind.PROMPT: [], EntryKind.GENERATION: []}
+        for entry in plan.entries:
+            by_kind[entry.kind].append((entry.slot, len(entry.tokens)))
+        return IterationRecord(
+            iteration=plan.iteration,
+            t=t,
+            plan_ms=plan_ms,
+            run_ms=run_ms,
+            settle_ms=settle_ms,
+            prompt=tuple(by_kind[EntryKind.PROMPT]),
+            generation=tuple(by_kind[EntryKind.GENERATION]),
+            skipped=plan.skipped,
+            held=plan.held,
+            phase=plan.phase,
+            cohort=plan.cohort,
+            sealed=plan.sealed,
+            anchor=plan.anchor,
+            cursor=plan.cursor,
+            policy_version=plan.policy_version,
+            queue_depth=self.queue_depth,
+            error=error,
+        )
+
+    # Control: at any moment
+
+    def set_policy(
+        self,
+        changes: Mapping[str, object],
+        *,
+        expected_version: int,
+        now: float,
+        ttl_s: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> PolicyState:
+        """Changes fields of the policy from the next plan on, and answers with the new state (a dry run: with what it would be).
+
+        Raises PolicyInvalid, or PolicyConflict when the version is not the expected one. With `ttl_s` the policy goes back at the
+        deadline to the one that was requested before the first change with a deadline; a change without one makes it stay.
+        """
+        state = self._control.change(
+            changes,
+            expected_version=expected_version,
+            next_iteration=self._totals.iterations + 1,
+            now=now,
+            ttl_s=ttl_s,
+            reason=reason,
+            dry_run=dry_run,
+        )
+        if not self._in_flight:
+            self._follow_policy(now)
+        return state
+
+    def policy(self, now: float) -> PolicyState:
+        """The policy in force now, gone back if its deadline has passed."""
+        self._control.tick(now, self._totals.iterations + 1)
+        return self._control.state
+
+    def view(self, now: float) -> dict[str, object]:
+        """The GET /scheduler object without "server"; `kv.used` is the sum of what the slots' cells hold."""
+        if self._in_flight:
+            self._control.tick(now, self._totals.iterations + 1)
+        else:
+            self._follow_policy(now)
+        oldest = self._tenancy.queue.oldest
+        return {
+            "t": now,
+            "iteration": self._totals.iterations,
+            "policy": self._control.state.as_dict(),
+            "kv": {
+                "mode": self.config.kv_mode,
+                "resolved_from": self.config.kv_from,
+                "used": sum(len(slot.cells) for slot in self._slots),
+                "size": self.config.n_ctx,
+            },
+            "phase": phase_view(self._phases, now),
+            "cursor": self._cursor,
+            "anchor": self._anchor,
+            "queue": {"depth": self.queue_depth, "oldest_s": 0.0 if oldest is None else max(0.0, now - oldest.since)},
+            "totals": self._totals.as_dict(),
+            "slots": [slot_view(slot, self._phases, self.config.n_ctx_slot) for slot in self._slots],
+            "capabilities": capabilities(self._control.specs),
+        }

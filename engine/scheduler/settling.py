@@ -1,0 +1,151 @@
+"""Books what a batch did: cells, first and later tokens, ends, and what a barrier lets go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from engine.scheduler.config import SchedulerConfig
+from engine.scheduler.phases import Phases
+from engine.scheduler.plan import Emission, Entry, EntryKind, FinishReason, Outcome, Plan, Progress, Settlement
+from engine.scheduler.slots import Slot, SlotState
+from engine.scheduler.tenancy import Tenancy
+from engine.scheduler.view import Totals
+
+NO_TOKEN = "the backend gave no token for this slot"
+
+_by_slot = attrgetter("slot")
+
+
+@dataclass(slots=True)
+class Step:
+    """A settlement in the making."""
+
+    started: list[tuple[int, int]] = field(default_factory=list)  # (slot, task id)
+    progress: list[Progress] = field(default_factory=list)
+    emissions: list[Emission] = field(default_factory=list)
+
+
+class Settling:
+    def __init__(self, config: SchedulerConfig, slots: list[Slot], phases: Phases, tenancy: Tenancy, totals: Totals) -> None:
+        self._config = config
+        self._slots = slots
+        self._phases = phases
+        self._tenancy = tenancy
+        self._totals = totals
+
+    def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
+        step = Step()
+        for start in plan.starts:
+            if self._slots[start.slot].task_id == start.task.id:
+                self._totals.cached_tokens += start.n_past
+                step.started.append((start.slot, start.task.id))
+        for entry in plan.entries:
+            slot = self._slots[entry.slot]
+            if slot.task_id != entry.task_id:
+                continue
+            error = outcome.errors.get(slot.id)
+            if error is not None and not entry.copy_to:
+                self._fail_slot(slot, error, now)
+            elif entry.kind is EntryKind.GENERATION:
+                self._generated(slot, entry, plan.iteration, outcome, step, now)
+            else:
+                self._prompted(slot, entry, plan.iteration, outcome, step, now)
+        return self._close(step, now)
+
+    def fail(self, plan: Plan, message: str, now: float) -> Settlement:
+        """The batch failed as a whole: tasks in it end in error, everybody else stays where they are."""
+        for entry in plan.entries:
+            slot = self._slots[entry.slot]
+            if slot.task_id == entry.task_id:
+                self._fail_slot(slot, message, now)
+        return self._close(Step(), now)
+
+    def _fail_slot(self, slot: Slot, message: str, now: float) -> None:
+        self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.ERROR, now, message, cells_known=False))
+
+    def _generated(self, slot: Slot, entry: Entry, iteration: int, outcome: Outcome, step: Step, now: float) -> None:
+        token = outcome.tokens.get(slot.id)
+        if token is None:
+            self._fail_slot(slot, NO_TOKEN, now)
+            return
+        slot.cells.append(entry.tokens[0])
+        slot.last_service = iteration
+        self._emit(slot, token, step, now, first=False)
+
+    def _prompted(self, slot: Slot, entry: Entry, iteration: int, outcome: Outcome, step: Step, now: float) -> None:
+        slot.cells.extend(entry.tokens)
+        slot.last_service = iteration
+        self._totals.prompt_tokens += len(entry.tokens)
+        step.progress.append(Progress(slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(slot.cells)))
+        if not entry.output:
+            return
+        for child_id in entry.copy_to:
+            self._copied(slot, self._slots[child_id], outcome, step, now)
+        if slot.first_visit_at is not None:
+            self._totals.prompt_s += now - slot.first_visit_at
+        self._prompt_done(slot, outcome, now)
+
+    def _copied(self, parent: Slot, child: Slot, outcome: Outcome, step: Step, now: float) -> None:
+        """The child holds the parent's cells and its prompt counts as the parent's did."""
+        if child.parent != parent.task_id:
+            return
+        child.cells = list(parent.cells)
+        child.parent = None
+        child.visited = True
+        child.n_cached = parent.n_cached
+        child.first_visit_at = parent.first_visit_at
+        step.started.append((child.id, child.task_id))
+        step.progress.append(Progress(child.id, child.task_id, len(child.prompt), child.n_cached, len(child.cells)))
+        self._prompt_done(child, outcome, now)
+
+    def _prompt_done(self, slot: Slot, outcome: Outcome, now: float) -> None:
+        """A sampling task is held, in continuous mode only until the end of this step; an embedding leaves at once."""
+        slot.prompt_done_at = now
+        self._phases.prompt_done(slot)
+        error = outcome.errors.get(slot.id)
+        token = outcome.tokens.get(slot.id)
+        if error is not None or (token is None and slot.needs_token):
+            self._fail_slot(slot, error or NO_TOKEN, now)
+        elif not slot.needs_token:
+            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.NONE, now))
+        else:
+            slot.first_token = token
+            slot.enter(SlotState.HELD, now)
+
+    def _emit(self, slot: Slot, token: int, step: Step, now: float, *, first: bool) -> None:
+        slot.last_token = token
+        slot.n_generated += 1
+        self._totals.generated_tokens += 1
+        task = slot.task
+        assert task is not None
+        step.emissions.append(Emission(slot.id, task.id, token, first))
+        if token in task.eog:
+            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.EOS, now))
+        elif slot.n_generated >= slot.limit:
+            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.LIMIT, now))
+        elif len(slot.cells) + 1 >= self._config.n_ctx_slot:
+            # llama-server's rule: the token just drawn would take the last cell
+            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.LIMIT, now, truncated=True))
+
+    def _let_go(self, step: Step, now: float) -> None:
+        held = self._phases.let_go()
+        for slot in held:
+            token, slot.first_token = slot.first_token, None
+            assert token is not None
+            slot.enter(SlotState.GENERATING, now)
+            slot.first_token_at = now
+            self._emit(slot, token, step, now, first=True)
+        if held:
+            step.emissions.sort(key=_by_slot)
+
+    def _close(self, step: Step, now: float) -> Settlement:
+        self._let_go(step, now)
+        self._phases.close_if_empty()
+        self._tenancy.admit(now)
+        return Settlement(
+            started=tuple(task_id for _, task_id in sorted(step.started)),
+            progress=tuple(sorted(step.progress, key=_by_slot)),
+            emissions=tuple(step.emissions),
+            finished=self._tenancy.take_ended(),
+        )

@@ -1,0 +1,121 @@
+"""A slot: the cells it holds, the task in it, and where that task stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.scheduler.task import Group, Task, TaskType
+
+UNLIMITED = 1 << 62
+
+
+class SlotState(StrEnum):
+    IDLE = "idle"
+    QUEUED = "queued"  # has a slot, its cohort has not begun
+    WAITING = "waiting"  # prompt work, no token in the last batch
+    PROMPT = "prompt"  # prompt work, tokens in the last batch
+    HELD = "held"  # prompt done, first token drawn and kept back
+    GENERATING = "generating"
+
+
+_LEGAL: dict[SlotState, frozenset[SlotState]] = {
+    SlotState.IDLE: frozenset({SlotState.QUEUED, SlotState.WAITING}),
+    SlotState.QUEUED: frozenset({SlotState.WAITING, SlotState.IDLE}),
+    SlotState.WAITING: frozenset({SlotState.PROMPT, SlotState.QUEUED, SlotState.HELD, SlotState.IDLE}),
+    SlotState.PROMPT: frozenset({SlotState.WAITING, SlotState.QUEUED, SlotState.HELD, SlotState.IDLE}),
+    SlotState.HELD: frozenset({SlotState.GENERATING, SlotState.IDLE}),
+    SlotState.GENERATING: frozenset({SlotState.IDLE}),
+}
+
+PENDING = frozenset({SlotState.WAITING, SlotState.PROMPT})
+PROMPT_DONE = frozenset({SlotState.HELD, SlotState.GENERATING})
+
+
+@dataclass(slots=True)
+class Slot:
+    """Mutable, owned by the scheduler alone. `cells` are the tokens that are surely in the KV cache of this slot.
+
+    `n_cached`: cells kept for the task, known from the moment it takes the slot. `parent`: id of the task whose prompt this child
+    waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell.
+    """
+
+    id: int
+    state: SlotState = SlotState.IDLE
+    since: float = 0.0
+    cells: list[int] = field(default_factory=list)
+    last_used: int = -1
+    last_service: int | None = None
+    task: Task | None = None
+    group: Group | None = None
+    prompt: list[int] = field(default_factory=list)
+    parent: int | None = None
+    atomic: bool = False
+    member: bool = False
+    visited: bool = False
+    n_cached: int = 0
+    n_generated: int = 0
+    limit: int = UNLIMITED
+    first_token: int | None = None
+    last_token: int = -1
+    why: str = ""
+    submitted_at: float = 0.0
+    assigned_at: float | None = None
+    first_visit_at: float | None = None
+    prompt_done_at: float | None = None
+    first_token_at: float | None = None
+
+    @property
+    def task_id(self) -> int:
+        return -1 if self.task is None else self.task.id
+
+    @property
+    def done(self) -> int:
+        """Prompt tokens that need no more work, cached ones included."""
+        if self.state in PROMPT_DONE:
+            return len(self.prompt)
+        return len(self.cells) if self.visited else self.n_cached
+
+    @property
+    def left(self) -> int:
+        return len(self.prompt) - self.done
+
+    @property
+    def needs_token(self) -> bool:
+        return self.task is not None and self.task.group.type in (TaskType.COMPLETION, TaskType.INFILL)
+
+    def enter(self, state: SlotState, now: float) -> None:
+        if state is self.state:
+            return
+        if state not in _LEGAL[self.state]:
+            raise RuntimeError(f"slot {self.id} cannot go from {self.state} to {state}")
+        self.state = state
+        self.since = now
+
+    def take(self, task: Task, prompt: list[int], group: Group, *, submitted_at: float, now: float) -> None:
+        """The task moves in; nothing happens to the cells before its first visit."""
+        self.task = task
+        self.prompt = prompt
+        self.group = group
+        self.limit = UNLIMITED if task.n_predict < 0 else max(1, task.n_predict)
+        self.submitted_at = submitted_at
+        self.assigned_at = now
+
+    def visit(self, now: float) -> None:
+        self.visited = True
+        self.first_visit_at = now
+        del self.cells[self.n_cached :]
+
+    def release(self, stamp: int, now: float) -> None:
+        """Back to idle; the cells stay for the next prompt that shares their beginning."""
+        self.enter(SlotState.IDLE, now)
+        self.last_used = stamp
+        self.task = self.group = self.parent = self.first_token = None
+        self.prompt = []
+        self.atomic = self.member = self.visited = False
+        self.n_cached = self.n_generated = 0
+        self.limit = UNLIMITED
+        self.last_token = -1
+        self.why = ""
+        self.submitted_at = 0.0
+        self.assigned_at = self.first_visit_at = self.prompt_done_at = self.first_token_at = None
