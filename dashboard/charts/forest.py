@@ -27,10 +27,16 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Band:
+    low: float  # per cent of the axis
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
 class Forest:
     ticks: tuple[Tick, ...]
     one: float
-    floor: tuple[float, float] | None  # where two equal arms lie
+    floor: Band | None  # where two equal arms lie
     marks: Mapping[str, Mark]
 
 
@@ -55,7 +61,7 @@ def forest(measures: Sequence[Mapping[str, Any]], floor: tuple[float, float] | N
         arrow = "left" if at < 0 else "right" if at > 100 else ""
         marks[measure["key"]] = Mark(min(100.0, max(0.0, at)), clipped(ratio["low"]), clipped(ratio["high"]), arrow)
     ticks = tuple(Tick(place(2.0**power), _power(power)) for power in range(lowest, highest + 1))
-    band = (place(floor[0]), place(floor[1])) if floor and floor[0] > 0 else None
+    band = Band(place(floor[0]), round(place(floor[1]) - place(floor[0]), 2)) if floor and floor[0] > 0 else None
     return Forest(ticks, place(1.0), band, marks)
 
 

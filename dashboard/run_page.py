@@ -1,0 +1,224 @@
+"""The words on the page of a run that are not figures: its state, how it ended, its blocks so far, what it ran under."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dashboard import arms
+from dashboard.charts import words
+from workers.models import Run, RunState
+
+SILENT_S = 5.0  # without a word from the worker the page says so
+MOST_SAMPLES = 400  # rows of the table on the page; the CSV has all
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    mark: str
+    tone: str
+    word: str
+
+
+STATES = {
+    RunState.QUEUED: State("queued", "q", "Queued"),
+    RunState.RUNNING: State("gen", "", "Running"),
+    RunState.STOPPING: State("waiting", "", "Stopping"),
+    RunState.FINISHED: State("ok", "", "Finished"),
+    RunState.STOPPED: State("held", "q", "Stopped"),
+    RunState.FAILED: State("failed", "is-bad", "Failed"),
+    RunState.LOST: State("silent", "is-warn", "Lost"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence with its mark; `tone` is the box's class, `colour` the mark's."""
+
+    text: str
+    mark: str = "info"
+    tone: str = ""
+    colour: str = ""
+
+
+def state_of(run: Run) -> State:
+    if run.stop_requested and run.state == RunState.RUNNING:
+        return STATES[RunState.STOPPING]
+    return STATES[RunState(run.state)]
+
+
+def endings(run: Run, pairs: int) -> list[Line]:
+    """Why a run is over without being finished, what is known, and what became of the policy."""
+    if run.active or run.state == RunState.FINISHED and run.policy_restored is not False:
+        return []
+    known = f"{pairs} of {run.repetitions} pairs are complete" if pairs else "no pair is complete, so there is no result"
+    reason = run.error or run.stop_reason
+    if reason and not reason.endswith("."):
+        reason += "."
+    lines = []
+    if run.state == RunState.STOPPED:
+        lines.append(Line(f"Stopped before its end; {known}. {reason}".strip(), "held"))
+    elif run.state == RunState.FAILED:
+        lines.append(Line(f"Failed; {known}. {reason}".strip(), "failed", "error", "is-bad"))
+    elif run.state == RunState.LOST:
+        lines.append(Line(f"The worker stopped reporting; {known}. {reason}".strip(), "silent", "warning", "is-warn"))
+    return [*lines, restored(run)]
+
+
+def restored(run: Run) -> Line:
+    if run.policy_restored:
+        return Line("The policy found before the run was put back.", "ok")
+    if run.policy_restored is None:
+        unchanged = run.policy_before is None or run.policy_version is None
+        return Line(
+            "The run did not change the policy." if unchanged else "Putting the policy back is not confirmed yet.", "info"
+        )
+    text = "The policy found before the run was not put back. Look at the server's policies before anything else runs on it."
+    return Line(text, "failed", "error", "is-bad")
+
+
+def facts(run: Run, now: datetime, requests: str = "") -> dict[str, str]:
+    done = run.finished_at or now
+    took = (done - run.started_at).total_seconds() if run.started_at else None
+    left = None
+    if run.active and took and run.progress_done and run.progress_total > run.progress_done:
+        left = took / run.progress_done * (run.progress_total - run.progress_done)
+    return {
+        "scenario": run.scenario.replace("-", " "),
+        "full_a": arms.full(run.policy_a),
+        "full_b": arms.full(run.policy_b),
+        "blocks": f"{2 * run.repetitions} in ABBA order" if run.repetitions > 1 else "2, A then B",
+        "scale": f"{run.scale:g}",
+        "requests": requests,
+        "took": words.span(took) if took is not None else "",
+        "left": words.span(left) if left is not None else "",
+    }
+
+
+def progress_words(run: Run) -> str:
+    if run.state == RunState.QUEUED:
+        return run.progress_text or "Waiting for a worker to take it."
+    return run.progress_text or "Under way."
+
+
+def slow_words(run: Run, now: datetime) -> str:
+    """What is awaited when nothing has been heard for a while; "" when all is well."""
+    if run.state == RunState.QUEUED:
+        waited = (now - (run.enqueued_at or run.created_at)).total_seconds()
+        if waited > SILENT_S:
+            return f"No worker has taken it for {words.span(waited)}. One that is busy with another run takes it next; else start a worker."
+        return ""
+    age = heartbeat_age(run, now)
+    if age is not None and age > SILENT_S:
+        return f"The worker last reported {words.span(age)} ago. After 15 s of silence the run counts as lost and the policy is put back."
+    return ""
+
+
+def heartbeat_age(run: Run, now: datetime) -> float | None:
+    return (now - run.heartbeat_at).total_seconds() if run.heartbeat_at else None
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A block so far, from its samples."""
+
+    name: str
+    arm: str
+    arm_name: str
+    short: str
+    wait: str
+    cold: str
+    note: str
+
+
+type Sample = dict[str, Any]
+
+
+def as_samples(rows: Iterable[list[str | int | float | None]]) -> tuple[list[str], list[Sample]]:
+    """Column names and samples from `workers.selectors.sample_rows`, whose first row is the header."""
+    listed = iter(rows)
+    names = [str(name) for name in next(listed, [])]
+    return names, [dict(zip(names, row, strict=True)) for row in listed]
+
+
+def log_of(samples: Iterable[Sample], labels: Mapping[str, str], most: int = 12) -> list[LogLine]:
+    """The newest blocks first."""
+    blocks: dict[int, dict[str, Sample]] = {}
+    for sample in samples:
+        blocks.setdefault(sample["block"], {})[sample["role"]] = sample
+    return [_log_line(number, by_role, labels) for number, by_role in sorted(blocks.items(), reverse=True)[:most]]
+
+
+def _log_line(number: int, by_role: Mapping[str, Sample], labels: Mapping[str, str]) -> LogLine:
+    some = next(iter(by_role.values()))
+    arm = str(some["arm"] or "")
+    errors = [f"{role}: {sample['error']}" for role, sample in by_role.items() if sample["error"]]
+
+    def told(role: str, name: str) -> str:
+        value = by_role.get(role, {}).get(name)
+        return words.seconds(value) if value is not None else ""
+
+    return LogLine(
+        name=f"{number}, pair {some['pair']}" if some["pair"] else f"{number}, calibration",
+        arm=arm,
+        arm_name=labels.get(arm, ""),
+        short=told("short", "wall_s"),
+        wait=told("short", "wait_s"),
+        cold=told("cold", "wall_s"),
+        note="; ".join(errors) or ("" if arm else "how long each takes alone"),
+    )
+
+
+def request_words(samples: Iterable[Sample]) -> str:
+    """ "16 counted, 9 warm-up, none failed"."""
+    listed = list(samples)
+    if not listed:
+        return ""
+    counted = sum(1 for sample in listed if sample["pair"] and sample["role"] in ("short", "cold"))
+    failed = sum(1 for sample in listed if not sample["ok"])
+    rest = len(listed) - counted
+    parts = [f"{words.whole(counted)} counted", *([f"{words.whole(rest)} warm-up"] if rest else [])]
+    return ", ".join([*parts, f"{words.whole(failed)} failed" if failed else "none failed"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    numeric: bool
+
+
+HEADS = {"sent_at": "sent, s", "first_token_at": "first token, s", "done_at": "done, s"}
+
+
+def sample_table(names: list[str], samples: list[Sample]) -> tuple[list[Cell], list[list[Cell]]]:
+    """Head and rows; moments count from the first one sent, since Unix seconds say nothing to the eye."""
+    shown = [name for name in names if name not in ("run", "ok", "policy_version")]
+    numeric = {name for name in shown if name not in ("arm", "role", "error")}
+    start = min((sample["sent_at"] for sample in samples), default=0.0)
+    head = [
+        Cell(HEADS.get(name, name.replace("_s", ", s") if name.endswith("_s") else name.replace("_", " ")), name in numeric)
+        for name in shown
+    ]
+    rows = [[Cell(_cell_text(sample, name, start), name in numeric) for name in shown] for sample in samples[:MOST_SAMPLES]]
+    return head, rows
+
+
+def _cell_text(sample: Sample, name: str, start: float) -> str:
+    value = sample[name]
+    if value is None:
+        return "not reached" if name.endswith(("_at", "_s")) else ""
+    if name.endswith("_at"):
+        return f"{value - start:.3f}"
+    if name.endswith("_s"):
+        return f"{value:.3f}"
+    return words.whole(value) if name in ("n_prompt", "n_cached") else str(value)
+
+
+def command(run: Run) -> str:
+    """What starts the same experiment again from a shell."""
+    sides = [f"--{side} '{json.dumps(policy, sort_keys=True)}'" for side, policy in (("a", run.policy_a), ("b", run.policy_b))]
+    size = f"--pairs {run.repetitions} --scale {run.scale:g} --share {run.share:g}"
+    return f"python manage.py experiment {run.scenario} --server '{run.server.name}' \\\n  {' '.join(sides)} \\\n  {size}"
