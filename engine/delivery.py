@@ -1,0 +1,116 @@
+"""From the loop thread to asyncio: what a task's reader receives, and the mailbox it waits at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from engine.scheduler.plan import Finished
+from engine.scheduler.task import Task
+from engine.text import TextStream
+
+
+class ReaderGone(Exception):
+    """The client closed the connection before its answer was complete."""
+
+
+class Mailbox:
+    """Events of one request, for one reader on the event loop. Touched by the event loop's thread alone."""
+
+    __slots__ = ("_closed", "_items", "_nudged", "_waiter")
+
+    def __init__(self) -> None:
+        self._items: list[Event] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+        self._nudged = False
+
+    def put(self, event: Event) -> None:
+        self._items.append(event)
+        if self._waiter is not None:
+            self._wake()
+
+    def nudge(self) -> None:
+        """Lets the reader have an empty list, so that it can send a sign of life."""
+        self._nudged = True
+        self._wake()
+
+    def close(self) -> None:
+        """Nobody reads the answer any more."""
+        self._closed = True
+        self._wake()
+
+    async def take(self) -> list[Event]:
+        """Everything that has come; empty after a nudge. Raises ReaderGone once the mailbox is closed."""
+        while not self._items and not self._nudged and not self._closed:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self._closed:
+            raise ReaderGone
+        self._nudged = False
+        items, self._items = self._items, []
+        return items
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class Handle:
+    """A task as the runner and its reader know it. The runner's thread alone writes to it once it is submitted."""
+
+    task: Task
+    task_id: int  # the task's own, or a child's
+    index: int
+    mailbox: Mailbox
+    text: TextStream
+    stream: bool
+    progress: bool = False
+    keep_tokens: bool = False
+    slot: int = -1
+    visited_at: float | None = None
+    prompt_done_at: float | None = None
+    first_token_at: float | None = None
+    n_cached: int = 0
+    n_decoded: int = 0
+    parts: list[str] = field(default_factory=list)  # of the whole text, unless streamed
+    tokens: list[int] = field(default_factory=list)  # unstreamed: all of them if kept; streamed: not yet released
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Text that a streaming reader may send now, with the tokens it came from. `at` is when the last of them was made."""
+
+    handle: Handle
+    text: str
+    tokens: list[int]
+    n_decoded: int
+    at: float
+
+
+@dataclass(slots=True, eq=False)
+class PromptProgress:
+    handle: Handle
+    cache: int
+    processed: int
+    at: float
+
+
+@dataclass(slots=True, eq=False)
+class Done:
+    """The last event of a task. `stop` is eos, word, limit, none, cancelled or error."""
+
+    handle: Handle
+    finished: Finished
+    stop: str
+
+
+Event = Chunk | PromptProgress | Done
+
+
+def deliver(events: Iterable[Event]) -> None:
+    for event in events:
+        event.handle.mailbox.put(event)

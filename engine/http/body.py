@@ -1,0 +1,45 @@
+"""Reading a request's body, and noticing that its client has gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.types import Receive, Scope
+
+from engine.delivery import ReaderGone
+from engine.http.errors import ApiError
+
+MAX_BODY = 64 * 1024 * 1024
+
+
+async def read_body(scope: Scope, receive: Receive) -> bytes:
+    """The whole body; ApiError 413 above MAX_BODY, announced or not."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > MAX_BODY:
+            raise _too_large()
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ReaderGone
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY:
+            raise _too_large()
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def watch_client(receive: Receive, gone: Callable[[], None]) -> None:
+    """Calls `gone` when the client closes the connection."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            gone()
+            return
+
+
+def _too_large() -> ApiError:
+    return ApiError(413, f"The body is larger than {MAX_BODY // 2**20} MiB.")

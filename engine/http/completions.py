@@ -1,0 +1,265 @@
+"""The completion routes: from a body to tasks, from their events to an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from starlette.types import Receive, Scope, Send
+
+from engine.delivery import Chunk, Done, Handle, Mailbox, PromptProgress, ReaderGone
+from engine.http.body import read_body, watch_client
+from engine.http.errors import ApiError, json_response
+from engine.http.fields import Fields, parse_object
+from engine.http.formats import Format, NativeFormat, OaiChatFormat, OaiCompletionFormat, sse
+from engine.http.prompts import read_prompts
+from engine.http.requests import CompletionRequest, read_request
+from engine.http.state import ServerState
+from engine.runner import Runner
+from engine.scheduler.task import Task
+from engine.text import TextStream
+
+Kind = Literal["native", "oai", "chat"]
+
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_PING = b": still here\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request ready to run: its tasks, a handle for each answer in order of index, and the shape of the answers."""
+
+    request: CompletionRequest
+    tasks: tuple[Task, ...]
+    handles: tuple[Handle, ...]
+    mailbox: Mailbox
+    format: Format
+
+    def submit(self, runner: Runner) -> None:
+        for task in self.tasks:
+            runner.submit(task, [handle for handle in self.handles if handle.task is task])
+
+    def cancel(self, runner: Runner) -> None:
+        runner.cancel([handle.task_id for handle in self.handles])
+
+
+class CompletionRoute:
+    """An ASGI endpoint; streams are sent without a layer between."""
+
+    def __init__(self, state: ServerState, kind: Kind) -> None:
+        self._state = state
+        self._kind = kind
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = parse_object(await read_body(scope, receive))
+            runner = self._state.live
+            job = self._prepare(body, _header(scope, b"x-client-label"), runner)
+            if job.request.stream:
+                await _stream(job, runner, receive, send)
+            else:
+                answer = await _collect(job, runner, receive)
+                await json_response(answer)(scope, receive, send)
+        except ReaderGone:
+            return
+
+    def _prepare(self, body: dict[str, Any], label: str, runner: Runner) -> Job:
+        options, info = self._state.options, runner.backend.info
+        request = read_request(
+            body,
+            n_slots=options.n_slots,
+            n_predict=options.n_predict,
+            cache_prompt=options.cache_prompt,
+            client=label,
+            n_vocab=info.n_vocab,
+        )
+        given: Any = body.get("prompt")
+        if self._kind == "chat":
+            assert self._state.template is not None
+            given = self._state.template.render(body)
+        prompts = read_prompts(given, runner.backend)
+        for prompt in prompts:
+            check_fits(prompt, info.n_ctx_slot)
+        mailbox = Mailbox()
+        tasks = tuple(self._task(request, prompt, runner) for prompt in prompts)
+        ids = [(task, task_id) for task in tasks for task_id in (task.id, *task.children)]
+        handles = tuple(_handle(task, task_id, index, mailbox, request) for index, (task, task_id) in enumerate(ids))
+        model = Fields(body).text("model") or options.alias
+        return Job(request, tasks, handles, mailbox, self._format(request, model, given, handles, runner))
+
+    def _task(self, request: CompletionRequest, prompt: list[int], runner: Runner) -> Task:
+        ids = self._state.task_ids
+        return Task(
+            id=next(ids),
+            prompt=prompt,
+            n_predict=request.n_predict,
+            id_slot=request.id_slot,
+            cache_prompt=request.cache_prompt,
+            sampling=request.sampling,
+            eog=frozenset() if request.sampling.ignore_eos else runner.backend.info.eog,
+            client=request.client,
+            submitted_at=self._state.clock.now(),
+            children=tuple(next(ids) for _ in range(request.n_cmpl - 1)),
+        )
+
+    def _format(self, request: CompletionRequest, model: str, given: Any, handles: Sequence[Handle], runner: Runner) -> Format:
+        info = runner.backend.info
+        if self._kind == "chat":
+            return OaiChatFormat(request, model, info.build)
+        if self._kind == "oai":
+            return OaiCompletionFormat(request, model, info.build)
+        prompts: list[str] = []
+        if not request.response_fields or "prompt" in request.response_fields:
+            texts: dict[int, str] = {}
+            for handle in handles:
+                if handle.task.id not in texts:
+                    texts[handle.task.id] = given if type(given) is str else runner.backend.detokenize(handle.task.prompt)
+                prompts.append(texts[handle.task.id])
+        return NativeFormat(request, self._state.options.alias, settings_json(request), prompts)
+
+
+def check_fits(prompt: Sequence[int], n_ctx_slot: int) -> None:
+    if len(prompt) >= n_ctx_slot:
+        raise ApiError(
+            400,
+            f"request ({len(prompt)} tokens) exceeds the available context size ({n_ctx_slot} tokens), try increasing it",
+            type_="exceed_context_size_error",
+            n_prompt_tokens=len(prompt),
+            n_ctx=n_ctx_slot,
+        )
+
+
+def settings_json(request: CompletionRequest) -> dict[str, Any]:
+    """What llama-server calls generation_settings, for what this server offers."""
+    sampling = asdict(request.sampling)
+    sampling["seed"] = 2**32 - 1 if request.sampling.seed is None else request.sampling.seed
+    sampling["logit_bias"] = [
+        {"token": token, "bias": None if bias == float("-inf") else bias} for token, bias in request.sampling.logit_bias
+    ]
+    return {
+        **sampling,
+        "n_predict": request.n_predict,
+        "max_tokens": request.n_predict,
+        "stop": request.stops,
+        "stream": request.stream,
+        "n_cmpl": request.n_cmpl,
+        "cache_prompt": request.cache_prompt,
+        "timings_per_token": request.timings_per_token,
+        "samplers": ["top_k", "top_p", "min_p", "temperature"],
+        "lora": [],
+    }
+
+
+def _handle(task: Task, task_id: int, index: int, mailbox: Mailbox, request: CompletionRequest) -> Handle:
+    text = TextStream(request.stops)
+    return Handle(
+        task, task_id, index, mailbox, text, request.stream, progress=request.return_progress, keep_tokens=request.return_tokens
+    )
+
+
+def task_error(done: Done) -> ApiError:
+    """A task that ended by a fault: of its request (found late), or of the server."""
+    finished = done.finished
+    if done.stop == "cancelled":
+        return ApiError(503, "The task was cancelled.")
+    kind = finished.error_type.value if finished.error_type is not None else "server_error"
+    if kind == "server_error":
+        return ApiError(500, finished.error)
+    details = {"n_prompt_tokens": finished.n_prompt} if kind == "exceed_context_size_error" else {}
+    return ApiError(400, finished.error, type_=kind, **details)
+
+
+async def _collect(job: Job, runner: Runner, receive: Receive) -> Any:
+    """Runs the tasks to their end; ApiError when one fails, ReaderGone when nobody waits any more."""
+    dones: dict[int, Done] = {}
+    watch = asyncio.create_task(watch_client(receive, job.mailbox.close))
+    job.submit(runner)
+    try:
+        while len(dones) < len(job.handles):
+            for event in await job.mailbox.take():
+                if isinstance(event, Done):
+                    if event.stop in ("error", "cancelled"):
+                        raise task_error(event)
+                    dones[event.handle.index] = event
+    finally:
+        watch.cancel()
+        if len(dones) < len(job.handles):
+            job.cancel(runner)
+    return job.format.whole([dones[index] for index in sorted(dones)])
+
+
+async def _stream(job: Job, runner: Runner, receive: Receive, send: Send) -> None:
+    """Sends what comes as it comes. Headers go out at once: a client tells waits apart by timings, not by headers."""
+    loop = asyncio.get_running_loop()
+    mailbox = job.mailbox
+    watch = asyncio.create_task(watch_client(receive, mailbox.close))
+    job.submit(runner)
+    left = len(job.handles)
+    dones: list[Done] = []
+    pulse = _Pulse(loop, mailbox, job.request.ping_s)
+    try:
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        while left:
+            parts: list[bytes] = []
+            for event in await mailbox.take():
+                if isinstance(event, Chunk):
+                    parts.append(job.format.chunk(event))
+                elif isinstance(event, PromptProgress):
+                    parts.append(job.format.progress(event))
+                elif isinstance(event, Done):
+                    if event.stop in ("error", "cancelled"):
+                        parts.append(sse(task_error(event).body()))
+                        await send({"type": "http.response.body", "body": b"".join(parts)})
+                        return
+                    parts.append(job.format.final(event))
+                    dones.append(event)
+                    left -= 1
+            if not left:
+                dones.sort(key=lambda done: done.handle.index)
+                parts.append(job.format.closing(dones))
+                await send({"type": "http.response.body", "body": b"".join(parts)})
+                return
+            body = b"".join(parts) if parts else _PING
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                pulse.sent += 1
+    finally:
+        pulse.stop()
+        watch.cancel()
+        if left:
+            job.cancel(runner)
+
+
+class _Pulse:
+    """Wakes the reader for a keep-alive when nothing was sent for a while. Costs a token nothing but a counter."""
+
+    __slots__ = ("_interval", "_loop", "_mailbox", "_seen", "_timer", "sent")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, mailbox: Mailbox, interval: float) -> None:
+        self._loop, self._mailbox, self._interval = loop, mailbox, interval
+        self.sent = 0
+        self._seen = 0
+        self._timer = loop.call_later(interval, self._tick) if interval > 0 else None
+
+    def _tick(self) -> None:
+        if self.sent == self._seen:
+            self._mailbox.nudge()
+        self._seen = self.sent
+        self._timer = self._loop.call_later(self._interval, self._tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value).decode("latin-1")
+    return ""

@@ -1,0 +1,167 @@
+"""What a client may ask about the server, its model and its slots; and text in and out of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.delivery import Handle
+from engine.http.body import read_body
+from engine.http.errors import ApiError, json_response
+from engine.http.fields import Fields, parse_object
+from engine.http.prompts import check_tokens
+from engine.http.state import ServerState
+
+
+class InfoRoutes:
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    async def health(self, request: Request) -> Response:
+        self._state.live  # noqa: B018  # raises while the model loads
+        return json_response({"status": "ok"})
+
+    async def props(self, request: Request) -> Response:
+        if request.method == "POST":
+            if not self._state.options.props_endpoint:
+                raise ApiError(501, "This server does not support changing global properties. Start it with `--props`")
+            return json_response({"success": True})
+        options, info, template = self._state.options, self._state.live.backend.info, self._state.template
+        assert template is not None
+        return json_response(
+            {
+                "default_generation_settings": {
+                    "params": {"n_predict": options.n_predict, "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
+                    "n_ctx": info.n_ctx_slot,
+                },
+                "total_slots": options.n_slots,
+                "model_alias": options.alias,
+                "model_ftype": info.ftype,
+                "model_path": info.path,
+                "modalities": {"vision": False, "video": False, "audio": False},
+                "endpoint_slots": options.slots_endpoint,
+                "endpoint_props": options.props_endpoint,
+                "endpoint_metrics": options.metrics_endpoint,
+                "chat_template": template.source,
+                "chat_template_caps": {},
+                "bos_token": info.bos_text,
+                "eos_token": info.eos_text,
+                "build_info": info.build,
+                "is_sleeping": False,
+            }
+        )
+
+    async def slots(self, request: Request) -> Response:
+        if not self._state.options.slots_endpoint:
+            raise ApiError(501, "This server does not support slots endpoint. Start it with `--slots`")
+        runner = self._state.live
+        slots = runner.view()["slots"]
+        if "fail_on_no_slot" in request.query_params and all(slot["task"] is not None for slot in slots):
+            raise ApiError(503, "no slot available")
+        return json_response([slot_json(slot, runner.task_of(slot["task"], slot["id"])) for slot in slots])
+
+    async def models(self, request: Request) -> Response:
+        options, info = self._state.options, self._state.live.backend.info
+        meta = {
+            "n_vocab": info.n_vocab,
+            "n_ctx": info.n_ctx_slot,
+            "n_ctx_train": info.n_ctx_train,
+            "n_params": info.n_params,
+            "size": info.size_bytes,
+        }
+        entry = {
+            "id": options.alias,
+            "object": "model",
+            "created": int(self._state.started_at),
+            "owned_by": "llamacpp",
+            "meta": meta,
+        }
+        return json_response({"object": "list", "data": [entry]})
+
+    async def tokenize(self, request: Request) -> Response:
+        body = await self._body(request)
+        fields, backend = Fields(body), self._state.live.backend
+        content = body.get("content", "")
+        add_special = fields.boolean("add_special", default=False)
+        parse_special = fields.boolean("parse_special", default=True)
+        if type(content) is str:
+            tokens = backend.tokenize(content, add_special=add_special, parse_special=parse_special)
+        elif type(content) is list:
+            tokens = []
+            for place, item in enumerate(content):
+                if type(item) is str:
+                    tokens += backend.tokenize(item, add_special=add_special and place == 0, parse_special=parse_special)
+                else:
+                    tokens += check_tokens([item], backend, "content")
+        else:
+            raise ApiError(400, 'Field "content" must be a string or an array of strings and token ids.', field="content")
+        if fields.boolean("with_pieces", default=False):
+            return json_response({"tokens": [{"id": token, "piece": _piece_json(backend.piece(token))} for token in tokens]})
+        return json_response({"tokens": tokens})
+
+    async def detokenize(self, request: Request) -> Response:
+        tokens = Fields(await self._body(request)).array("tokens")
+        backend = self._state.live.backend
+        return json_response({"content": backend.detokenize(check_tokens(tokens, backend, "tokens"))})
+
+    async def apply_template(self, request: Request) -> Response:
+        body = await self._body(request)
+        assert self._state.template is not None
+        return json_response({"prompt": self._state.template.render(body)})
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        self._state.live  # noqa: B018  # raises while the model loads
+        return parse_object(await read_body(request.scope, request.receive))
+
+
+def _piece_json(piece: bytes) -> str | list[int]:
+    """Text where the bytes are whole characters, else the bytes themselves."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)
+
+
+def slot_json(slot: dict[str, Any], handle: Handle | None) -> dict[str, Any]:
+    """A slot as llama-server shows it. One that never had a task shows its first four fields alone."""
+    busy = slot["task"] is not None
+    shown: dict[str, Any] = {"id": slot["id"], "n_ctx": slot["n_ctx"], "speculative": False, "is_processing": busy}
+    if handle is None:
+        return shown
+    n_decoded = slot["n_generated"] if busy else handle.n_decoded
+    n_predict = handle.task.n_predict
+    return {
+        **shown,
+        "id_task": handle.task_id,
+        "n_prompt_tokens": slot["n_tokens"],
+        "n_prompt_tokens_processed": slot["n_processed"] if busy else max(0, len(handle.task.prompt) - handle.n_cached),
+        "n_prompt_tokens_cache": slot["n_cached"] if busy else handle.n_cached,
+        "params": _params_json(handle),
+        "next_token": [
+            {
+                "has_next_token": slot["state"] == "generating",
+                "has_new_line": handle.text.has_new_line,
+                "n_remain": -1 if n_predict < 0 else max(0, n_predict - n_decoded),
+                "n_decoded": n_decoded,
+            }
+        ],
+    }
+
+
+def _params_json(handle: Handle) -> dict[str, Any]:
+    task = handle.task
+    sampling = task.sampling
+    return {
+        "seed": 2**32 - 1 if sampling.seed is None else sampling.seed,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "min_p": sampling.min_p,
+        "n_predict": task.n_predict,
+        "max_tokens": task.n_predict,
+        "ignore_eos": sampling.ignore_eos,
+        "stream": handle.stream,
+        "cache_prompt": task.cache_prompt,
+    }

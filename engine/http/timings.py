@@ -1,0 +1,56 @@
+"""llama-server's `timings` object, and the engine's own three stages beside it. All durations in milliseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.delivery import Handle
+from engine.scheduler.plan import Finished
+
+
+def _span_ms(start: float | None, end: float | None) -> float:
+    return round((end - start) * 1e3, 3) if start is not None and end is not None and end > start else 0.0
+
+
+def _rates(n: int, ms: float, prefix: str) -> dict[str, float]:
+    return {
+        f"{prefix}_per_token_ms": round(ms / n, 4) if n else 0.0,
+        f"{prefix}_per_second": round(n * 1e3 / ms, 3) if ms else 0.0,
+    }
+
+
+def _timings(n_cached: int, n_prompt: int, prompt_ms: float, n_predicted: int, predicted_ms: float) -> dict[str, Any]:
+    return {
+        "cache_n": n_cached,
+        "prompt_n": n_prompt,
+        "prompt_ms": prompt_ms,
+        **_rates(n_prompt, prompt_ms, "prompt"),
+        "predicted_n": n_predicted,
+        "predicted_ms": predicted_ms,
+        **_rates(n_predicted, predicted_ms, "predicted"),
+    }
+
+
+def final_timings(finished: Finished) -> dict[str, Any]:
+    timings = _timings(
+        finished.n_cached,
+        finished.n_prompt - finished.n_cached,
+        _span_ms(finished.first_visit_at, finished.prompt_done_at),
+        finished.n_generated,
+        _span_ms(finished.first_token_at, finished.finished_at),
+    )
+    timings["queue_ms"] = _span_ms(finished.submitted_at, finished.assigned_at)
+    timings["wait_ms"] = _span_ms(finished.assigned_at, finished.first_visit_at)
+    timings["hold_ms"] = _span_ms(finished.prompt_done_at, finished.first_token_at)
+    return timings
+
+
+def running_timings(handle: Handle, n_decoded: int, at: float) -> dict[str, Any]:
+    """As of one token: what is known of the first stages, and the generation so far."""
+    return _timings(
+        handle.n_cached,
+        len(handle.task.prompt) - handle.n_cached,
+        _span_ms(handle.visited_at, handle.prompt_done_at),
+        n_decoded,
+        _span_ms(handle.first_token_at, at),
+    )

@@ -1,0 +1,260 @@
+"""The command line: llama-server's flag names, aliases and environment variables, resolved once into `Options`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from engine.backends.base import BackendOptions, KvMode
+from engine.scheduler.policy import FIELDS, PhaseMode, Policy, PrefillOrder, RotationStart
+
+DEFAULT_MODEL = Path("var/models/tiny.gguf")
+AUTO_SLOTS = 4
+START_POLICY = ("prefill_order", "rotation_start", "phase")
+KvOrigin = Literal["flag", "auto"]
+
+_TRUE = {"1", "on", "true", "yes", "enabled"}
+_FALSE = {"0", "off", "false", "no", "disabled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the server was started with. Sizes in tokens; `n_ctx` 0 means the model's train context."""
+
+    model: Path
+    model_given: bool
+    alias: str
+    backend: str
+    n_slots: int
+    n_ctx: int
+    kv_mode: KvMode
+    kv_from: KvOrigin
+    n_batch: int
+    n_ubatch: int
+    n_threads: int
+    n_threads_batch: int
+    n_predict: int
+    host: str
+    port: int
+    api_keys: tuple[str, ...]
+    slots_endpoint: bool
+    metrics_endpoint: bool
+    props_endpoint: bool
+    slot_prompt_similarity: float
+    cont_batching: bool
+    cache_prompt: bool
+    policy: Policy
+
+    @property
+    def backend_options(self) -> BackendOptions:
+        return BackendOptions(
+            n_slots=self.n_slots,
+            n_ctx=self.n_ctx,
+            kv_mode=self.kv_mode,
+            n_batch=self.n_batch,
+            n_ubatch=self.n_ubatch,
+            n_threads=self.n_threads,
+            n_threads_batch=self.n_threads_batch,
+        )
+
+
+class _Env:
+    """Defaults from the environment, kept with the name they came from so that a bad value can be named."""
+
+    def __init__(self, parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
+        self._parser = parser
+        self._values = values
+
+    def text(self, name: str, default: str) -> str:
+        return self._values.get(name) or default
+
+    def number(self, name: str, default: int) -> int:
+        raw = self._values.get(name)
+        if not raw:
+            return default
+        try:
+            return int(raw)
+        except ValueError:
+            self._parser.error(f"environment variable {name} must be a whole number, not {raw!r}")
+
+    def switch(self, name: str) -> bool | None:
+        """The flag's value, None when unset. `LLAMA_ARG_NO_X` set to anything negates `LLAMA_ARG_X`, as in llama-server."""
+        if self._values.get(name.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)) is not None:
+            return False
+        raw = self._values.get(name)
+        if not raw:
+            return None
+        if raw.lower() in _TRUE:
+            return True
+        if raw.lower() in _FALSE:
+            return False
+        self._parser.error(f"environment variable {name} must be on or off, not {raw!r}")
+
+
+def _whole(low: int, high: int, *, also: tuple[int, ...] = ()) -> Callable[[str], int]:
+    def convert(raw: str) -> int:
+        try:
+            value = int(raw)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{raw!r} is not a whole number") from None
+        if value not in also and not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{value} is not between {low} and {high}")
+        return value
+
+    return convert
+
+
+def _share(raw: str) -> float:
+    try:
+        value = float(raw)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{raw!r} is not a number") from None
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{raw} is not between 0 and 1")
+    return value
+
+
+def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m engine",
+        allow_abbrev=False,
+        description="Inference server with llama-server's HTTP interface and scheduling policies that switch while it serves.",
+    )
+    env = _Env(parser, environ)
+    _model_flags(parser, env)
+    _server_flags(parser, env)
+    _policy_flags(parser, env)
+    return parser
+
+
+def _model_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
+    add = parser.add_argument_group("model and batches").add_argument
+    big = 2**31 - 1
+    add(
+        "-m",
+        "--model",
+        default=env.text("LLAMA_ARG_MODEL", ""),
+        metavar="PATH",
+        help="GGUF file; without it a tiny model is made",
+    )
+    add("-a", "--alias", default=env.text("LLAMA_ARG_ALIAS", ""), help="model name that clients see")
+    add("--backend", choices=["llama", "simulated"], default=env.text("BACKEND", "llama"), help="what computes the batches")
+    add("-np", "--parallel", type=_whole(1, 256, also=(-1,)), default=env.number("LLAMA_ARG_N_PARALLEL", -1), metavar="N",
+        help="slots; -1 (default): 4, and one KV cache for all unless a KV flag is given")  # fmt: skip
+    add("-c", "--ctx-size", type=_whole(0, big), default=env.number("LLAMA_ARG_CTX_SIZE", 0), metavar="N",
+        help="context of all slots together in tokens; 0 (default): the model's train context")  # fmt: skip
+    kv = env.switch("LLAMA_ARG_KV_UNIFIED")
+    add("-kvu", "--kv-unified", dest="kv_unified", action="store_true", default=kv, help="one KV cache that all slots share")
+    add("-no-kvu", "--no-kv-unified", dest="kv_unified", action="store_false", help="a KV cache of its own for each slot")
+    add("-b", "--batch-size", type=_whole(1, 1 << 20), default=env.number("LLAMA_ARG_BATCH", 2048), metavar="N",
+        help="most tokens in a batch")  # fmt: skip
+    add("-ub", "--ubatch-size", type=_whole(1, 1 << 20), default=env.number("LLAMA_ARG_UBATCH", 512), metavar="N",
+        help="most tokens in a physical batch")  # fmt: skip
+    add("-t", "--threads", type=_whole(-1, 1024), default=env.number("LLAMA_ARG_THREADS", -1), metavar="N",
+        help="threads for generation; -1: one for each core")  # fmt: skip
+    add("-tb", "--threads-batch", type=_whole(-1, 1024), default=env.number("LLAMA_ARG_THREADS_BATCH", -1), metavar="N",
+        help="threads for prompts; -1: as --threads")  # fmt: skip
+    add("-n", "--predict", "--n-predict", dest="n_predict", type=_whole(-1, big), default=env.number("LLAMA_ARG_N_PREDICT", -1),
+        metavar="N", help="most tokens to generate for a request that does not say; -1: until the context ends")  # fmt: skip
+    add("-sps", "--slot-prompt-similarity", type=_share, default=0.1, metavar="X",
+        help="share of a prompt that a slot must hold already to be preferred")  # fmt: skip
+
+
+def _server_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
+    add = parser.add_argument_group("server").add_argument
+    add("--host", default=env.text("LLAMA_ARG_HOST", "127.0.0.1"), help="address to listen on")
+    add("--port", type=_whole(0, 65535), default=env.number("LLAMA_ARG_PORT", 8080), help="port to listen on; 0: any free one")
+    add("--api-key", default=env.text("LLAMA_API_KEY", ""), metavar="K[,K2]", help="keys that clients must send")
+    add("--api-key-file", default="", metavar="PATH", help="file with one key a line, # for comments")
+    slots, metrics, props = (env.switch(f"LLAMA_ARG_ENDPOINT_{name}") for name in ("SLOTS", "METRICS", "PROPS"))
+    add("--slots", dest="slots", action="store_true", default=slots is not False, help="serve GET /slots (default)")
+    add("--no-slots", dest="slots", action="store_false", help="do not serve GET /slots")
+    add("--metrics", action="store_true", default=bool(metrics), help="serve GET /metrics")
+    add("--props", action="store_true", default=bool(props), help="allow POST /props")
+    cont = env.switch("LLAMA_ARG_CONT_BATCHING")
+    add("-cb", "--cont-batching", dest="cont", action="store_true", default=cont is not False,
+        help="prompts share batches with generation (default)")  # fmt: skip
+    add("-nocb", "--no-cont-batching", dest="cont", action="store_false", help="no prompt is touched while a slot generates")
+    cache = env.switch("LLAMA_ARG_CACHE_PROMPT")
+    add("--cache-prompt", dest="cache", action="store_true", default=cache is not False, help="reuse what a slot holds (default)")
+    add("--no-cache-prompt", dest="cache", action="store_false", help="process every prompt from its start")
+
+
+def _policy_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
+    add = parser.add_argument_group("policy at the start; each can be switched while the server runs").add_argument
+    for name in START_POLICY:
+        spec = FIELDS[name]
+        assert spec.values is not None
+        add(_flag(name), choices=list(spec.values), default=env.text(name.upper(), str(spec.default)), help=spec.meaning)
+
+
+def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Options:
+    """Flags before environment before defaults. Exits with code 2 and a sentence on stderr when something is wrong."""
+    environ = os.environ if environ is None else environ
+    parser = build_parser(environ)
+    args = parser.parse_args(argv)
+    for name in ("backend", *START_POLICY):
+        _check_choice(parser, name, getattr(args, name))
+    auto = args.parallel == -1
+    if not auto and not 1 <= args.parallel <= 256:
+        parser.error(f"argument -np/--parallel: {args.parallel} is not between 1 and 256")
+    if not 0 <= args.port <= 65535:
+        parser.error(f"argument --port: {args.port} is not between 0 and 65535")
+    kv_from: KvOrigin = "auto" if auto and args.kv_unified is None else "flag"
+    unified = args.kv_unified if args.kv_unified is not None else auto
+    model = Path(args.model) if args.model else DEFAULT_MODEL
+    return Options(
+        model=model,
+        model_given=bool(args.model),
+        alias=args.alias or model.stem,
+        backend=args.backend,
+        n_slots=AUTO_SLOTS if auto else args.parallel,
+        n_ctx=args.ctx_size,
+        kv_mode="unified" if unified else "split",
+        kv_from=kv_from,
+        n_batch=args.batch_size,
+        n_ubatch=min(args.ubatch_size, args.batch_size),
+        n_threads=max(0, args.threads),
+        n_threads_batch=max(0, args.threads_batch),
+        n_predict=args.n_predict,
+        host=args.host,
+        port=args.port,
+        api_keys=_keys(parser, args.api_key, args.api_key_file),
+        slots_endpoint=args.slots,
+        metrics_endpoint=args.metrics,
+        props_endpoint=args.props,
+        slot_prompt_similarity=args.slot_prompt_similarity,
+        cont_batching=args.cont,
+        cache_prompt=args.cache,
+        policy=Policy(PrefillOrder(args.prefill_order), RotationStart(args.rotation_start), PhaseMode(args.phase)),
+    )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _check_choice(parser: argparse.ArgumentParser, name: str, value: str) -> None:
+    """argparse does not check a default, so what came from the environment is checked here."""
+    flag = _flag(name)
+    for action in parser._actions:
+        if flag in action.option_strings and action.choices is not None and value not in action.choices:
+            parser.error(f"argument {flag}: {value!r} is not one of {', '.join(action.choices)}")
+
+
+def _keys(parser: argparse.ArgumentParser, inline: str, path: str) -> tuple[str, ...]:
+    keys = [key.strip() for key in inline.split(",")]
+    if path:
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as exc:
+            parser.error(f"argument --api-key-file: {path} cannot be read: {exc}")
+        keys += [line.strip() for line in lines if not line.lstrip().startswith("#")]
+    unique = tuple(dict.fromkeys(key for key in keys if key))
+    if (inline or path) and not unique:
+        parser.error("an API key was asked for, but none is left after empty lines and comments")
+    return unique

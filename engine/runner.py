@@ -1,0 +1,331 @@
+"""The one thread that plans, runs and settles batches, and the door through which other threads reach the scheduler.
+
+Order of one turn: take the inbox, plan, hand out what is ready, run, settle. The scheduler is touched under one lock, which is
+free while the backend computes: views and policy changes answer during a batch, submissions and cancellations take effect
+between batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.backends.base import Backend, BackendError, KvFull
+from engine.clock import Clock
+from engine.delivery import Chunk, Done, Event, Handle, PromptProgress, deliver
+from engine.ring import IterationRing
+from engine.scheduler.control import PolicyState
+from engine.scheduler.core import Scheduler
+from engine.scheduler.plan import Finished, FinishReason, Outcome, Plan, Settlement
+from engine.scheduler.task import Task
+
+log = logging.getLogger("engine.runner")
+
+KV_EXCEEDED = "Context size has been exceeded."
+_STALLED_S = 0.002  # pause when there is work but nothing to run: time alone can open a barrier
+
+
+class Runner:
+    """Owns scheduler and backend from `start` to `stop`. Events reach `loop`, the event loop of the HTTP side."""
+
+    def __init__(self, scheduler: Scheduler, backend: Backend, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self.backend = backend
+        self.clock = clock
+        self.ring = IterationRing()
+        self.n_busy_sum = 0  # busy slots summed over iterations
+        self.n_tokens_max = 0  # most tokens that a slot ever held at the end of a task
+        self._scheduler = scheduler
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._inbox: deque[Callable[[float], None]] = deque()
+        self._submitted: dict[int, float] = {}  # tasks in the inbox, with the time they came
+        self._handles: dict[int, Handle] = {}
+        self._by_slot: dict[int, Handle] = {}  # current or previous task of each slot
+        self._pieces: dict[int, bytes] = {}
+        self._out: list[Event] = []
+        self.changes = 0  # grows with each iteration and each change of state between iterations
+        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
+        self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
+
+    # -- any thread ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Ends the loop after the running batch; False when that takes longer than `timeout` seconds."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def submit(self, task: Task, handles: Sequence[Handle]) -> None:
+        """`handles` has one for the task and one for each of its children."""
+        self._submitted[task.id] = task.submitted_at
+
+        def enter(now: float) -> None:
+            self._submitted.pop(task.id, None)
+            for handle in handles:
+                self._handles[handle.task_id] = handle
+            try:
+                self._scheduler.submit(task, now)
+            except Exception:
+                log.exception("Task %d could not be taken in", task.id)
+                self._drop(handles, "Internal error of the scheduler.", now)
+
+        self._inbox.append(enter)
+        self._wake.set()
+
+    def cancel(self, task_ids: Sequence[int]) -> None:
+        """Ends tasks whose reader is gone; unknown and finished ids are ignored."""
+
+        def leave(now: float) -> None:
+            for task_id in task_ids:
+                if self._handles.pop(task_id, None) is not None:
+                    self._scheduler.cancel(task_id, now)
+
+        self._inbox.append(leave)
+        self._wake.set()
+
+    def view(self) -> dict[str, Any]:
+        """The scheduler's state, with what still waits in the inbox counted as queued."""
+        with self._lock:
+            now = self.clock.now()
+            view: dict[str, Any] = self._scheduler.view(now)
+            waiting = list(self._submitted.values())
+        if waiting:
+            queue = view["queue"]
+            oldest = max(queue["oldest_s"] or 0.0, now - min(waiting))
+            view["queue"] = {"depth": queue["depth"] + len(waiting), "oldest_s": oldest}
+        return view
+
+    def set_policy(
+        self, changes: Mapping[str, object], *, expected_version: int, ttl_s: float | None, reason: str, dry_run: bool
+    ) -> PolicyState:
+        """Raises PolicyConflict or PolicyInvalid, as the scheduler does. In force from the next iteration on."""
+        with self._lock:
+            policy = self._scheduler.set_policy(
+                changes,
+                expected_version=expected_version,
+                now=self.clock.now(),
+                ttl_s=ttl_s,
+                reason=reason,
+                dry_run=dry_run,
+            )
+            self.changes += 1
+        self._wake.set()
+        return policy
+
+    def task_of(self, task_id: int | None, slot: int) -> Handle | None:
+        """The handle of a slot's task; of an idle slot the task that it had before, None when it never had one."""
+        handle = None if task_id is None else self._handles.get(task_id)
+        return handle or self._by_slot.get(slot)
+
+    async def changed(self, since: int) -> None:
+        """Returns once `changes` is above `since`. Costs the loop thread nothing while nobody waits."""
+        watcher = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self.changes != since:
+                return
+            self._watchers.append((since, watcher))
+        await watcher
+
+    # -- the loop thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                if not self._turn():
+                    self._pause()
+            except Exception:
+                log.exception("The scheduler failed; every task is ended")
+                self._abort_all("Internal error of the scheduler.")
+                self._wake.wait(0.05)
+        self._abort_all("The server is shutting down.")
+
+    def _turn(self) -> bool:
+        """One iteration; False when there was nothing to do."""
+        began = self.clock.now()
+        with self._lock:
+            self._take_inbox(began)
+            plan = self._scheduler.plan(began)
+            planned = self.clock.now()
+            if plan.starts or plan.child_starts:
+                self._note_starts(plan, planned)
+            if self._watchers:
+                self._wake_watchers()
+            if not plan.entries:
+                return self._settle_empty(plan, planned)
+        self._publish()  # right before the backend releases the GIL, so that readers work while it computes
+        outcome, error = self._compute(plan)
+        ran = self.clock.now()
+        with self._lock:
+            settlement = self._scheduler.fail(plan, error, ran) if outcome is None else self._scheduler.settle(plan, outcome, ran)
+            self._absorb(plan, settlement, ran)
+            record = self._scheduler.record(
+                plan,
+                t=began,
+                plan_ms=(planned - began) * 1e3,
+                run_ms=(ran - planned) * 1e3,
+                settle_ms=(self.clock.now() - ran) * 1e3,
+                error=error,
+            )
+            self.ring.append(record)
+            self.changes += 1
+        self.n_busy_sum += len(record.prompt) + len(record.generation) + len(record.skipped) + len(record.held)
+        return True
+
+    def _settle_empty(self, plan: Plan, now: float) -> bool:
+        """A plan without a batch can still end tasks or let held tokens go; False when it did neither."""
+        settlement = self._scheduler.settle(plan, Outcome(), now)
+        if not settlement.emissions and not settlement.finished:
+            return False
+        self._absorb(plan, settlement, now)
+        self.changes += 1
+        return True
+
+    def _take_inbox(self, now: float) -> None:
+        inbox = self._inbox
+        while inbox:
+            inbox.popleft()(now)
+            self.changes += 1
+
+    def _note_starts(self, plan: Plan, now: float) -> None:
+        for start in plan.starts + plan.child_starts:
+            handle = self._handles.get(start.task.id)
+            if handle is None:
+                continue
+            handle.slot, handle.n_cached, handle.visited_at = start.slot, start.n_past, now
+            self._by_slot[start.slot] = handle
+            if handle.progress:
+                self._out.append(PromptProgress(handle, start.n_past, start.n_past, now))
+
+    def _compute(self, plan: Plan) -> tuple[Outcome | None, str]:
+        """Runs the batch; no outcome but a sentence when it failed as a whole."""
+        try:
+            for slot in plan.purges:
+                self.backend.clear(slot)
+            return self.backend.run(plan), ""
+        except KvFull:
+            return None, KV_EXCEEDED
+        except BackendError as exc:
+            log.error("Iteration %d failed: %s", plan.iteration, exc)
+            return None, str(exc) or "Compute error."
+        except Exception as exc:
+            log.exception("The backend failed at iteration %d", plan.iteration)
+            return None, f"Internal error of the backend: {type(exc).__name__}."
+
+    def _absorb(self, plan: Plan, settlement: Settlement, now: float) -> None:
+        handles = self._handles
+        for entry in plan.entries:
+            if entry.output and (handle := handles.get(entry.task_id)) is not None and handle.prompt_done_at is None:
+                handle.prompt_done_at = now
+        for step in settlement.progress:
+            handle = handles.get(step.task_id)
+            if handle is not None and handle.progress:
+                self._out.append(PromptProgress(handle, step.cache, step.processed, now))
+        for emission in settlement.emissions:
+            handle = handles.get(emission.task_id)
+            if handle is not None and not handle.text.stopped_by and self._emit(handle, emission.token, now):
+                self._end(self._scheduler.finish(handle.task_id, FinishReason.WORD, now))
+        for finished in settlement.finished:
+            self._end(finished)
+
+    def _emit(self, handle: Handle, token: int, now: float) -> bool:
+        """Turns a token into text for its reader; True when it completed a stop string."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self.backend.piece(token)
+        handle.n_decoded += 1
+        if handle.first_token_at is None:
+            handle.first_token_at = now
+        text = handle.text.push(piece)
+        if handle.stream:
+            handle.tokens.append(token)
+            if text is not None:
+                self._out.append(Chunk(handle, text, handle.tokens, handle.n_decoded, now))
+                handle.tokens = []
+        else:
+            if text:
+                handle.parts.append(text)
+            if handle.keep_tokens:
+                handle.tokens.append(token)
+        return bool(handle.text.stopped_by)
+
+    def _end(self, finished: Finished | None) -> None:
+        if finished is None:
+            return
+        self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
+        handle = self._handles.pop(finished.task_id, None)
+        if handle is None:
+            return
+        rest = handle.text.finish()
+        if rest and not handle.stream:
+            handle.parts.append(rest)
+        elif rest or (handle.stream and handle.tokens):
+            self._out.append(Chunk(handle, rest, handle.tokens, handle.n_decoded, finished.finished_at))
+        stop = FinishReason.WORD if handle.text.stopped_by else finished.reason
+        self._out.append(Done(handle, finished, stop))
+
+    def _publish(self) -> None:
+        if self._out:
+            events, self._out = self._out, []
+            self._call(deliver, events)
+
+    def _wake_watchers(self) -> None:
+        changes = self.changes
+        due = [watcher for since, watcher in self._watchers if since != changes]
+        if due:
+            self._watchers = [entry for entry in self._watchers if entry[0] == changes]
+            self._call(_resolve, due)
+
+    def _call(self, function: Callable[[Any], None], argument: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, argument)
+        except RuntimeError:  # the event loop is closed: nobody reads any more
+            log.debug("Nobody is left to read")
+
+    def _pause(self) -> None:
+        self._publish()
+        with self._lock:
+            now = self.clock.now()
+            reverts_at = self._scheduler.policy(now).reverts_at
+            timeout = None if reverts_at is None else max(0.0, reverts_at - now)
+            if self._scheduler.has_work:
+                timeout = _STALLED_S
+        if self._stopping or self._inbox:
+            return
+        if not self._wake.wait(timeout):
+            self.changes += 1  # time alone changed something: a policy's deadline, or a barrier
+
+    def _abort_all(self, message: str) -> None:
+        with self._lock:
+            now = self.clock.now()
+            self._take_inbox(now)
+            for task_id in list(self._handles):
+                self._scheduler.cancel(task_id, now)
+            self._drop(list(self._handles.values()), message, now)
+            self.changes += 1
+            self._wake_watchers()
+        self._publish()
+
+    def _drop(self, handles: Sequence[Handle], message: str, now: float) -> None:
+        """Tells readers that their tasks ended by a fault of the server."""
+        for handle in handles:
+            self._handles.pop(handle.task_id, None)
+            finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now)
+            self._out.append(Done(handle, finished, FinishReason.ERROR))
+
+
+def _resolve(watchers: list[asyncio.Future[None]]) -> None:
+    for watcher in watchers:
+        if not watcher.done():
+            watcher.set_result(None)
