@@ -12,18 +12,23 @@ class ServerKind(models.TextChoices):
 
 
 class Server(models.Model):
-    """An inference server that an admin registered. `api_key` is sent to the origin of `base_url` alone and never shown again."""
+    """An inference server that an admin registered. `api_key` is sent to the origin of `base_url` alone and never shown again.
+
+    `quiet` leaves an idle server alone, at the price of seeing late that it became busy: asking some servers for their slots
+    keeps them from going to sleep.
+    """
 
     name = models.CharField(max_length=80, unique=True)
     kind = models.CharField(max_length=20, choices=ServerKind.choices)
     base_url = models.CharField(max_length=300)
     api_key = models.CharField(max_length=300, blank=True, default="")
     enabled = models.BooleanField(default=True)
+    quiet = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
-        ordering = ["name"]
+        ordering = ("name",)
 
     def __str__(self) -> str:
         return self.name
@@ -38,10 +43,11 @@ class PolicyOutcome(models.TextChoices):
 class PolicyChange(models.Model):
     """One attempt to switch a server's policy, whatever came of it. Rows are written once and never edited.
 
-    `old` is the policy requested before, `changes` the fields asked for, `new` the policy in effect afterwards (empty unless applied).
+    `old` is the policy requested before, `changes` the fields asked for, `new` the policy in effect afterwards; `new` is
+    empty unless applied. A server that has rows here cannot be deleted, only disabled.
     """
 
-    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="policy_changes")
+    server = models.ForeignKey(Server, on_delete=models.PROTECT, related_name="policy_changes")
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     actor_name = models.CharField(max_length=150)
@@ -56,8 +62,8 @@ class PolicyChange(models.Model):
     error = models.TextField(blank=True, default="")
 
     class Meta:
-        ordering = ["-at", "-pk"]
-        indexes = [models.Index(fields=["server", "-at"], name="policychange_server_at")]
+        ordering = ("-at", "-pk")
+        indexes = (models.Index(fields=["server", "-at"], name="policychange_server_at"),)
 
     def __str__(self) -> str:
         return f"{self.actor_name}: {self.changes} on {self.server_id}, {self.outcome}"

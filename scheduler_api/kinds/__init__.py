@@ -1,0 +1,17 @@
+"""Kinds of inference servers: how each is recognised, watched and told apart."""
+
+from __future__ import annotations
+
+from scheduler_api.kinds.base import Observed
+from scheduler_api.kinds.engine import EngineKind
+from scheduler_api.kinds.llama_server import LlamaServerKind
+from scheduler_api.models import ServerKind
+
+
+def observed(kind: str) -> Observed:
+    """A fresh watcher of that kind. Raises ValueError for a kind that is none."""
+    match ServerKind(kind):
+        case ServerKind.ENGINE:
+            return EngineKind()
+        case ServerKind.LLAMA_SERVER:
+            return LlamaServerKind()

@@ -1,0 +1,71 @@
+"""A server's health in an operator's words. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Health(StrEnum):
+    UP = "up"
+    LOADING = "loading"
+    UNAUTHORISED = "unauthorised"
+    SILENT = "silent"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+#: What is still known of the slots in these states; in the others nothing is.
+SEEN = frozenset({Health.UP, Health.SILENT})
+
+
+@dataclass(slots=True)
+class HealthRecord:
+    """`since` is when the state was entered, `seen_at` the last answer of any kind; Unix seconds, the console's clock."""
+
+    state: Health = Health.UNKNOWN
+    reason: str = ""
+    detail: str = ""
+    since: float = 0.0
+    seen_at: float | None = None
+
+    def enter(self, state: Health, now: float, reason: str = "", detail: str = "", *, seen: bool) -> None:
+        if state is not self.state:
+            self.since = now
+        self.state, self.reason, self.detail = state, reason, detail
+        if seen:
+            self.seen_at = now
+
+    def text(self, now: float, busy: bool | None) -> str:
+        """`busy`: whether any slot has work; None when that is unknown."""
+        match self.state:
+            case Health.UP:
+                return "Up" if busy is None else "Serving" if busy else "Idle"
+            case Health.LOADING:
+                return "Loading the model"
+            case Health.UNAUTHORISED:
+                return self.reason or "Key not accepted"
+            case Health.SILENT:
+                return f"Busy, no answer for {duration(now - (self.seen_at or self.since))}"
+            case Health.DOWN:
+                return f"Down: {self.reason}" if self.reason else "Down"
+            case Health.UNKNOWN:
+                return self.reason or "Not observed yet"
+
+    def as_json(self, now: float, busy: bool | None) -> dict[str, Any]:
+        return {
+            "state": self.state.value,
+            "text": self.text(now, busy),
+            "detail": self.detail,
+            "since": self.since,
+            "seen_at": self.seen_at,
+        }
+
+
+def duration(seconds: float) -> str:
+    """ "42 s", "3 min", "2 h": whole, rounded down."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"

@@ -1,0 +1,249 @@
+"""From what a llama-server answers to readings: no I/O."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+
+from scheduler_api.figures import Service
+from scheduler_api.health import Health
+from scheduler_api.kinds.base import Condition, Reading
+from scheduler_api.kinds.engine_state import NO_SLOT
+from scheduler_api.kinds.fields import Json, count, mapping, text
+from scheduler_api.kinds.llama_metrics import Metrics, parse_metrics
+from scheduler_api.kinds.llama_slots import SlotTracker, parse_slots, shape_of
+from scheduler_api.wire import Answer
+
+WHY_NOT = "This server cannot switch policies: it is a stock llama-server, whose order and phases are compiled in."
+
+_NEVER_TOLD = {
+    "iterations": "This server does not report its batches.",
+    "policy": "A stock llama-server has no policies to report.",
+    "phase": "A stock llama-server does not report phases.",
+    "kv_mode": "A stock llama-server does not tell how its KV cache is divided.",
+    "n_prompt": "A stock llama-server does not tell how long a prompt is before it is processed.",
+    "slot_times": "Times of slots are those at which a poll saw the change.",
+    "oldest": "A stock llama-server does not tell how long requests have waited.",
+}
+_NOT_IN_PROPS = ("n_ctx", "n_batch", "n_ubatch", "n_threads", "kv_mode", "kv_from", "kv_used", "kv_size", "started_at")
+SLOTS_OFF = "The slots view is disabled on this server (it was started with --no-slots)."
+METRICS_OFF = "Queue depth is in /metrics, which is off on this server; it is on with --metrics."
+QUEUE_NOT_EXPORTED = "This version of llama-server does not export the queue depth."
+ROUTER = "This address is a router of several models; the slots of each are behind that model's own server."
+ASLEEP = "The model is asleep; watching does not wake it."
+REDIRECTS = "Redirects are not followed; register the final address."
+LONGEST_IDLE_GAP_S = 600
+
+
+class NotServing(Exception):
+    """The server answered, and what it said ends this round of polling."""
+
+    def __init__(self, condition: Condition) -> None:
+        super().__init__(condition.reason)
+        self.condition = condition
+
+
+def _is_off(answer: Answer) -> bool:
+    return answer.status in (404, 501)
+
+
+@dataclass(slots=True)
+class LlamaReader:
+    """Remembers what one llama-server answered last, and decides what is worth asking it."""
+
+    key_given: bool
+    quiet: bool
+    info: Json = field(default_factory=dict)
+    tracker: SlotTracker = field(default_factory=SlotTracker)
+    frame_slots: list[Json] | None = None
+    last_metrics: Metrics | None = None
+    metrics_at: float = 0.0
+    off: dict[str, str] = field(default_factory=dict)
+    asleep: bool = False
+    restarted: bool = False
+    loading_seen: bool = False
+    idle_polls: int = 0
+    tokens_unseen: bool = False
+    pending: list[Service] = field(default_factory=list)
+
+    # What to ask
+
+    @property
+    def wants_slots(self) -> bool:
+        return not self.asleep and "slots" not in self.off
+
+    @property
+    def wants_metrics(self) -> bool:
+        return not self.asleep and "metrics" not in self.off
+
+    @property
+    def expects_work(self) -> bool:
+        """Slots work, or did since they were last asked for."""
+        busy = any(slot["state"] != "idle" for slot in self.frame_slots or [])
+        return busy or self.tokens_unseen or self._metrics_working() is True
+
+    @property
+    def idle_factor(self) -> float:
+        """How much longer than usual the slots of an idle server are left alone.
+
+        Asking for them counts as use and keeps a server from going to sleep; /metrics does not, and tells of new work too.
+        """
+        if self._metrics_working() is not None:
+            return float(LONGEST_IDLE_GAP_S)
+        return float(min(LONGEST_IDLE_GAP_S, 2**self.idle_polls)) if self.quiet else 1.0
+
+    def _metrics_working(self) -> bool | None:
+        return self.last_metrics.working if self.last_metrics is not None else None
+
+    # What was answered
+
+    def _check(self, answer: Answer) -> None:
+        """Raises NotServing for what holds for the server as a whole."""
+        if answer.status in (401, 403):
+            reason = "Key not accepted" if self.key_given else "Key needed"
+            raise NotServing(Condition(Health.UNAUTHORISED, reason, answer.error_message()))
+        if answer.status == 503:
+            self.loading_seen = True
+            raise NotServing(Condition(Health.LOADING, "", answer.error_message()))
+        if answer.status >= 500 and not _is_off(answer):
+            raise NotServing(Condition(Health.DOWN, f"answers {answer.status}", answer.error_message()))
+        if 300 <= answer.status < 400:
+            raise NotServing(
+                Condition(Health.DOWN, "redirects elsewhere", "Redirects are not followed; register the final address.")
+            )
+
+    def health(self, answer: Answer, now: float) -> None:
+        self._check(answer)
+
+    def props(self, answer: Answer, now: float) -> None:
+        self._check(answer)
+        raw = mapping(_json(answer)) if answer.status == 200 else {}
+        self.asleep = raw.get("is_sleeping") is True
+        if self.asleep:
+            self.quiet = True  # it has shown that it sleeps when left alone
+            self.frame_slots, self.last_metrics = None, None
+        self.info = _info(raw)
+        self.off = {}
+        if raw.get("endpoint_slots") is False:
+            self.off["slots"] = SLOTS_OFF
+        if raw.get("endpoint_metrics") is False:
+            self.off["metrics"] = METRICS_OFF
+        if raw.get("role") == "router":
+            self.off["slots"] = self.off["metrics"] = ROUTER
+
+    def metrics(self, answer: Answer, now: float) -> None:
+        if answer.status != 200:
+            self._check(answer)
+            self.off["metrics"] = METRICS_OFF if _is_off(answer) else _refusal(answer, "/metrics")
+            return
+        found = parse_metrics(answer.body.decode("utf-8", "replace"), answer.headers.get("process-start-time-unix", ""))
+        before, since = self.last_metrics, self.metrics_at
+        self.last_metrics, self.metrics_at = found, now
+        if before is not None and found.restarted_since(before):
+            self._restart()
+        elif before is not None:
+            grown = _between(before, found, since, now)
+            self.tokens_unseen |= grown.prompt + grown.generated > 0
+            if "slots" in self.off:
+                self.pending.append(grown)
+
+    def slots(self, answer: Answer, now: float) -> None:
+        if answer.status != 200:
+            self._check(answer)
+            self.frame_slots = None
+            self.off["slots"] = SLOTS_OFF if _is_off(answer) else _refusal(answer, "/slots")
+            return
+        self.tokens_unseen = False
+        raws = parse_slots(_json(answer))
+        if self.tracker.has_restarted(raws):
+            self._restart()
+        self.frame_slots, services = self.tracker.update(raws, now)
+        self.pending += services
+        self.info["slots_shape"] = shape_of(raws)
+        self.idle_polls = 0 if self.expects_work else self.idle_polls + 1
+
+    def _restart(self) -> None:
+        self.restarted = True
+        self.tracker = SlotTracker()
+        self.pending = []
+
+    # What it comes to
+
+    def reading(self, now: float) -> Reading:
+        """All that is known, with the services since the last reading."""
+        restarted = self.restarted or self.loading_seen
+        self.restarted = self.loading_seen = False
+        services, self.pending = self.pending, []
+        slots, missing = self._slots_and_missing()
+        deferred = self.last_metrics.deferred if self.last_metrics is not None else None
+        return Reading(
+            t=now,
+            parts={
+                "info": dict(self.info),
+                "policy": None,
+                "switching": {"can": False, "why_not": WHY_NOT, "fields": {}},
+                "phase": None,
+                "cursor": None,
+                "anchor": None,
+                "iteration": None,
+                "queue": None if deferred is None else {"depth": int(deferred), "oldest_s": None},
+                "slots": slots,
+                "missing": missing,
+            },
+            services=services,
+            restarted=restarted,
+            working=False if self.asleep else self._metrics_working(),
+            asleep=self.asleep,
+        )
+
+    def _slots_and_missing(self) -> tuple[list[Json], Json]:
+        missing = dict(_NEVER_TOLD)
+        if self.asleep:
+            missing |= {"slots": ASLEEP, "queue": ASLEEP}
+        elif "slots" in self.off:
+            missing |= {"slots": self.off["slots"], "slot_rates": self.off["slots"]}
+        if "metrics" in self.off:
+            missing["queue"] = self.off["metrics"]
+        elif self.last_metrics is not None and self.last_metrics.deferred is None:
+            missing["queue"] = QUEUE_NOT_EXPORTED
+        return self.frame_slots or [], missing
+
+
+def _json(answer: Answer) -> object:
+    """Raises NotServing when it is none."""
+    try:
+        found: object = answer.json()
+    except ValueError:
+        raise NotServing(Condition(Health.DOWN, "answers, but not with JSON")) from None
+    return found
+
+
+def _refusal(answer: Answer, path: str) -> str:
+    message = answer.error_message()
+    return ROUTER if "model name is missing" in message else message or f"{path} answers {answer.status}."
+
+
+def _info(props: Json) -> Json:
+    settings = mapping(props.get("default_generation_settings"))
+    unknown = dict.fromkeys(
+        ("n_ctx", "n_batch", "n_ubatch", "n_threads", "kv_mode", "kv_from", "kv_used", "kv_size", "started_at")
+    )
+    return {
+        "build": text(props.get("build_info")),
+        "model": text(props.get("model_alias")) or posixpath.basename(text(props.get("model_path"), 4096)),
+        "backend": "llama-server",
+        "n_slots": count(props.get("total_slots")),
+        "n_ctx_slot": count(settings.get("n_ctx")),
+        **dict.fromkeys(_NOT_IN_PROPS),
+        "slots_shape": "",
+    }
+
+
+def _between(before: Metrics, now: Metrics, start: float, end: float) -> Service:
+    """Tokens that the counters tell of, of slots unknown."""
+
+    def grown(new: float | None, old: float | None) -> int:
+        return 0 if new is None or old is None else int(new - old)
+
+    prompt = grown(now.prompt_tokens, before.prompt_tokens)
+    return Service(NO_SLOT, start, end, prompt, grown(now.generated_tokens, before.generated_tokens))
