@@ -1,4 +1,4 @@
-"""The Celery application: `celery -A workers.app worker`."""
+"""The Celery application: `celery -A workers.app worker -B`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
+from django.conf import settings
+
+REAP_EVERY_S = 5.0
+
 app = Celery("slotboard")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.update(
+    beat_schedule_filename=str(settings.VAR_DIR / "celerybeat-schedule"),
+    # A reap that found no free worker in time is of no use any more: the next one does its work.
+    beat_schedule={"reap": {"task": "workers.reap", "schedule": REAP_EVERY_S, "options": {"expires": REAP_EVERY_S}}},
+)
 app.autodiscover_tasks(["workers"])

@@ -45,8 +45,8 @@ def arm_labels(run: Run) -> tuple[str, str]:
 def results(run: Run, pair: int | None = None) -> Json:
     """What the pairs that are complete so far show.
 
-    Keys: pairs, measures, verdict (a sentence), arms ({"A": words, "B": words}), method, noise ({"run", "difference", "text"} of the
-    last run with equal arms on this server, or None), warnings, pair (whose timelines follow), timelines ({"A": ..., "B": ...}).
+    Keys: pairs, measures, verdict (a sentence), arms ({"A": words, "B": words}), method, noise ({"run", "difference", "text"} of
+    the last run with equal arms on this server, or None), warnings, pair (whose timelines follow) and timelines ({"A", "B"}).
     `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest to the median is shown.
     """
     pairs = complete_pairs(run)

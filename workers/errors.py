@@ -1,0 +1,34 @@
+"""What can end a run before its last block.
+
+WorkerError
+├── RunFailed      one sentence for the operator, kept in run.error
+├── RunStopped     somebody asked for it
+└── LeaseLost      the run belongs to nobody or to another worker now: write nothing more
+ExperimentRefused  a run was not started; one sentence for the operator
+"""
+
+from __future__ import annotations
+
+
+class WorkerError(Exception):
+    pass
+
+
+class RunFailed(WorkerError):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class RunStopped(WorkerError):
+    pass
+
+
+class LeaseLost(WorkerError):
+    pass
+
+
+class ExperimentRefused(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text

@@ -1,0 +1,170 @@
+"""Starting and stopping experiments, and what one would do before it is started."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from scheduler_api.exceptions import SchedulerApiError
+from scheduler_api.models import Server, ServerKind
+from workers import target
+from workers.app import app
+from workers.checks import batch_warning, check_server, context_problem, kv_warning
+from workers.errors import ExperimentRefused, RunFailed
+from workers.models import ACTIVE, Run, RunState
+from workers.planning import expected
+from workers.scenarios import Scenario, ScenarioError, Sizes, load
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+__all__ = ["ExperimentRefused", "plan_of", "request_stop", "start_run"]
+
+RUN_TASK = "workers.run_experiment"
+MOST_REPETITIONS = 100
+
+
+def start_run(
+    *,
+    scenario: str,
+    server: Server,
+    policy_a: dict[str, Any],
+    policy_b: dict[str, Any],
+    repetitions: int,
+    scale: float,
+    share: float | None,
+    by: User | None,
+) -> Run:
+    """Queues a run, once everything that can be checked beforehand holds. `share` None takes the scenario's.
+
+    Raises ExperimentRefused; then no run exists.
+    """
+    plan, sizes = _checked(scenario, scale)
+    share = plan.share if share is None else share
+    _check_numbers(repetitions, share)
+    _check_target(server, plan, sizes)
+    run = _create(
+        scenario=scenario,
+        server=server,
+        policy_a=policy_a,
+        policy_b=policy_b,
+        repetitions=repetitions,
+        scale=scale,
+        share=share,
+        seed=secrets.randbelow(1 << 48),
+        progress_total=2 * repetitions + 1,
+        progress_text="Waiting for a worker",
+        created_by=by,
+        enqueued_at=timezone.now(),
+    )
+    try:
+        send(run)
+    except OperationalError:
+        run.delete()
+        raise ExperimentRefused("The message broker cannot be reached, so no worker would hear of the run.") from None
+    return run
+
+
+def send(run: Run) -> None:
+    """Hands the run to whichever worker is free. Raises kombu's OperationalError."""
+    message = app.send_task(RUN_TASK, (run.pk,), retry=False)
+    Run.objects.filter(pk=run.pk).update(celery_id=str(message.id))
+
+
+def request_stop(run: Run, by: User | None) -> None:
+    """A queued run stops at once, a running one within a second; one that is over stays as it is."""
+    reason = f"stopped by {by.get_username()}" if by is not None else "stopped"
+    queued = Run.objects.filter(pk=run.pk, state=RunState.QUEUED)
+    if not queued.update(
+        state=RunState.STOPPED, stop_requested=True, stop_reason=reason, finished_at=timezone.now(), progress_text=""
+    ):
+        running = Run.objects.filter(pk=run.pk, state=RunState.RUNNING)
+        running.update(state=RunState.STOPPING, stop_requested=True, stop_reason=reason)
+    run.refresh_from_db()
+
+
+def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: int, share: float | None = None) -> dict[str, Any]:
+    """What a run would do, from a server's live state (docs/protocol.md section 2; None when nothing is known).
+
+    Keys: ok, problems and warnings (sentences), slots {"cold", "short"}, tokens {"cold", "depth", "short", "n_predict"},
+    context_needed, context_available, n_batch, blocks, requests, order ("AB BA AB"), share, and the expected times
+    {"cold_s", "short_s", "short_at_s", "block_s", "warm_s", "total_s", "basis"}, where basis says where they come from.
+    """
+    name = "warm-behind-cold"
+    try:
+        scenario, sizes = _checked(name, scale)
+    except ExperimentRefused as refused:
+        return {"ok": False, "problems": [refused.text], "warnings": []}
+    info = (server_state or {}).get("info") or {}
+    switching = (server_state or {}).get("switching") or {}
+    problems = [context_problem(info.get("n_ctx_slot"), info.get("n_slots"), scenario, sizes)]
+    if switching and not switching.get("can"):
+        problems.append(f"This server cannot switch policies: {switching.get('why_not') or 'it does not offer it'}")
+    warnings = [kv_warning(info.get("kv_mode")), batch_warning(info.get("n_batch"), sizes)]
+    share = scenario.share if share is None else share
+    return {
+        "ok": not any(problems),
+        "problems": [text for text in problems if text],
+        "warnings": [text for text in warnings if text],
+        "slots": {"cold": scenario.cold.slot, "short": scenario.short.slot},
+        "tokens": {"cold": sizes.cold, "depth": sizes.depth, "short": sizes.short, "n_predict": sizes.n_predict},
+        "context_needed": sizes.context_needed,
+        "context_available": info.get("n_ctx_slot"),
+        "n_batch": info.get("n_batch"),
+        "blocks": 2 * repetitions + 1,
+        "requests": 3 + 6 * repetitions,
+        "order": " ".join("AB" if pair % 2 else "BA" for pair in range(1, repetitions + 1)),
+        "share": share,
+        "expected": expected(server_state, scenario, sizes, scale, repetitions, share),
+    }
+
+
+def _checked(name: str, scale: float) -> tuple[Scenario, Sizes]:
+    try:
+        scenario = load(name)
+        return scenario, scenario.sizes(scale)
+    except ScenarioError as error:
+        raise ExperimentRefused(str(error)) from error
+
+
+def _check_numbers(repetitions: int, share: float) -> None:
+    if not 1 <= repetitions <= MOST_REPETITIONS:
+        raise ExperimentRefused(f"The number of pairs must lie between 1 and {MOST_REPETITIONS}, not {repetitions}.")
+    if not 0 <= share < 1:
+        raise ExperimentRefused(f"The share must be at least 0 and below 1, not {share:g}.")
+
+
+def _check_target(server: Server, scenario: Scenario, sizes: Sizes) -> None:
+    if not server.enabled:
+        raise ExperimentRefused(f"{server.name} is switched off in the registry.")
+    if server.kind != ServerKind.ENGINE:
+        raise ExperimentRefused(f"{server.name} cannot switch policies: its scheduling is fixed when it starts.")
+    _refuse_second(server)
+    try:
+        check_server(target.state(server), scenario, sizes)
+    except RunFailed as error:
+        raise ExperimentRefused(error.text) from error
+    except SchedulerApiError as error:
+        raise ExperimentRefused(error.text) from error
+
+
+def _refuse_second(server: Server) -> None:
+    other = Run.objects.filter(server=server, state__in=ACTIVE).first()
+    if other is not None:
+        raise ExperimentRefused(
+            f"{server.name} already has an experiment under way (run {other.pk}); stop it or wait for its end."
+        )
+
+
+def _create(**fields: Any) -> Run:
+    try:
+        with transaction.atomic():
+            return Run.objects.create(**fields)
+    except IntegrityError:
+        _refuse_second(fields["server"])
+        raise

@@ -1,0 +1,50 @@
+"""Runs whose worker died, and runs that the broker forgot. Safe to run at any time, by any number of workers."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from workers import lease
+from workers.experiments import send
+from workers.models import Run, RunState
+from workers.recording import add_warning
+from workers.restore import restore
+
+log = logging.getLogger(__name__)
+
+SEND_AGAIN_AFTER_S = 60.0
+
+
+def reap() -> list[int]:
+    """Marks runs without a heartbeat lost and puts their policy back; sends long queued runs again. Ids of the lost ones."""
+    lost = [run.pk for run in lease.expired() if _bury(run)]
+    _send_forgotten()
+    return lost
+
+
+def _bury(run: Run) -> bool:
+    silence = f"{lease.LOST_AFTER_S:g} s"
+    if not lease.take_from_the_dead(run, f"The worker was not heard of for {silence}; its blocks up to then are kept."):
+        return False
+    restored = restore(run, "lost: the policy found before it")
+    warnings = list(run.warnings)
+    if restored.text:
+        add_warning(warnings, restored.text)
+    Run.objects.filter(pk=run.pk, state=RunState.LOST).update(policy_restored=restored.done, warnings=warnings)
+    log.warning("Run %d is lost; policy put back: %s", run.pk, restored.done)
+    return True
+
+
+def _send_forgotten() -> None:
+    """A broker that lost its memory leaves queued runs behind. Sending twice does no harm: one delivery claims the run."""
+    limit = timezone.now() - timedelta(seconds=SEND_AGAIN_AFTER_S)
+    for run in Run.objects.filter(state=RunState.QUEUED, enqueued_at__lt=limit):
+        if Run.objects.filter(pk=run.pk, state=RunState.QUEUED, enqueued_at=run.enqueued_at).update(enqueued_at=timezone.now()):
+            try:
+                send(run)
+            except OperationalError:
+                log.warning("Run %d could not be sent again: the broker cannot be reached", run.pk)

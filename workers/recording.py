@@ -1,0 +1,121 @@
+"""What a run writes down: blocks and samples as soon as they are known, and how it ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.utils import timezone
+
+from scheduler_api.exceptions import SchedulerApiError
+from workers import lease, target
+from workers.analysis.iterations import shortened
+from workers.block import Request
+from workers.errors import RunFailed
+from workers.models import Block, Run, RunState, Sample
+from workers.restore import restore
+from workers.scenarios import load
+
+log = logging.getLogger(__name__)
+
+MOST_WARNINGS = 50
+IDLE_WITHIN_S = 0.4  # how long a stop waits for the slots that it gave up
+
+
+def add_warning(warnings: list[str], text: str) -> None:
+    """Each once, and not without end."""
+    if text not in warnings and len(warnings) < MOST_WARNINGS:
+        warnings.append(text)
+
+
+def open_block(run: Run, index: int, pair: int, arm: str, version: int | None) -> Block:
+    return Block.objects.create(run=run, index=index, pair=pair, arm=arm, policy_version=version, started_at=timezone.now())
+
+
+def close_block(block: Block, timeline: dict[str, Any], warnings: list[str]) -> None:
+    block.timeline, block.warnings, block.finished_at = timeline, warnings, timezone.now()
+    block.save(update_fields=["timeline", "warnings", "finished_at"])
+
+
+def add_sample(block: Block, request: Request, offset_s: float) -> Sample:
+    ask, answer, times = request.ask, request.answer, request.times
+    return Sample.objects.create(
+        run_id=block.run_id,
+        block=block,
+        pair=block.pair,
+        arm=block.arm,
+        role=ask.role,
+        slot=ask.slot,
+        sent_at=answer.sent_at,
+        first_token_at=answer.first_token_at,
+        done_at=answer.done_at,
+        wall_s=times.wall_s,
+        wait_s=times.wait_s,
+        prompt_s=times.prompt_s,
+        ttft_s=times.ttft_s,
+        hold_s=times.hold_s,
+        generation_s=times.generation_s,
+        offset_s=offset_s,
+        n_prompt=times.n_prompt,
+        n_cached=times.n_cached,
+        ok=not request.fault,
+        error=request.fault,
+    )
+
+
+def timeline(iterations: list[dict[str, Any]], requests: Sequence[Request], clock_offset_s: float) -> dict[str, Any]:
+    """{"iterations": [...], "left_out": n, "requests": [{role, slot, sent_at, first_visit_at, ...}]}, on the client's clock."""
+    return {**shortened(iterations, clock_offset_s), "requests": [_request(request) for request in requests]}
+
+
+def _request(request: Request) -> dict[str, Any]:
+    answer, times = request.answer, request.times
+    return {
+        "role": request.ask.role,
+        "slot": request.ask.slot,
+        "sent_at": answer.sent_at,
+        "first_visit_at": None if times.wait_s is None else answer.sent_at + times.wait_s,
+        "first_token_at": answer.first_token_at,
+        "done_at": answer.done_at,
+        "n_prompt": times.n_prompt,
+        "n_cached": times.n_cached,
+    }
+
+
+def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]) -> None:
+    """Puts the policy back, sees that the slots are free, and closes the run. Raises LeaseLost."""
+    restored = restore(run)
+    if restored.text:
+        add_warning(warnings, restored.text)
+    if state is not RunState.FINISHED and (text := _still_busy(run)):
+        add_warning(warnings, text)
+    progress = {"progress_done": run.repetitions * 2 + 1} if state is RunState.FINISHED else {}
+    lease.write(
+        run.pk,
+        held,
+        state=state,
+        error=error,
+        warnings=warnings,
+        progress_text="",
+        policy_restored=restored.done,
+        finished_at=timezone.now(),
+        **progress,
+    )
+
+
+def _still_busy(run: Run) -> str:
+    """Closed connections free their slots at the next batch; what is not free by then is said."""
+    scenario = load(run.scenario)
+    slots = (scenario.cold.slot, scenario.short.slot)
+    deadline = time.monotonic() + IDLE_WITHIN_S
+    try:
+        while busy := target.busy_slots(run.server, slots):
+            if time.monotonic() >= deadline:
+                count = f"{len(busy)} slot{'s' if len(busy) > 1 else ''}"
+                return f"{count} still busy at the end ({', '.join(map(str, busy))}): a batch in flight runs to its end."
+            time.sleep(0.05)
+    except (SchedulerApiError, RunFailed) as failure:
+        log.info("Run %d: whether its slots are free is unknown: %s", run.pk, failure)
+    return ""

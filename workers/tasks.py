@@ -1,0 +1,38 @@
+"""Celery's entry points; what they do lies in steps.py and reaping.py."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from celery.signals import worker_ready, worker_shutting_down
+from django.db import close_old_connections
+
+from workers import reaping, steps
+from workers.app import app
+from workers.experiments import RUN_TASK
+from workers.models import Run, RunState
+
+
+@app.task(name=RUN_TASK, bind=True, acks_late=False)  # type: ignore[untyped-decorator]
+def run_experiment(task: Any, run_id: int) -> bool:
+    return steps.conduct(run_id, str(task.request.hostname or socket.gethostname()))
+
+
+@app.task(name="workers.reap")  # type: ignore[untyped-decorator]
+def reap() -> list[int]:
+    return reaping.reap()
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def reap_at_start(**_: object) -> None:
+    reap.apply_async(expires=30)
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def stop_own_runs(sender: object = None, **_: object) -> None:
+    """A worker that is asked to end stops its runs like an operator would, so that slots and policy are left clean."""
+    Run.objects.filter(worker=str(sender), state=RunState.RUNNING).update(
+        state=RunState.STOPPING, stop_requested=True, stop_reason="the worker was shut down"
+    )
+    close_old_connections()
