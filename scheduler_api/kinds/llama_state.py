@@ -225,9 +225,6 @@ def _refusal(answer: Answer, path: str) -> str:
 
 def _info(props: Json) -> Json:
     settings = mapping(props.get("default_generation_settings"))
-    unknown = dict.fromkeys(
-        ("n_ctx", "n_batch", "n_ubatch", "n_threads", "kv_mode", "kv_from", "kv_used", "kv_size", "started_at")
-    )
     return {
         "build": text(props.get("build_info")),
         "model": text(props.get("model_alias")) or posixpath.basename(text(props.get("model_path"), 4096)),
