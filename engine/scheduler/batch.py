@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.scheduler import waits
 from engine.scheduler.config import SchedulerConfig
-from engine.scheduler.orders import Division, divide, next_cursor, visit_order
+from engine.scheduler.orders import Division, Take, divide, next_cursor, visit_order
 from engine.scheduler.plan import Entry, EntryKind, Skip, Start
 from engine.scheduler.policy import Policy, PrefillOrder
 from engine.scheduler.slots import Slot, SlotState
@@ -35,15 +35,17 @@ class Draft:
 
 def add_generation(draft: Draft, generating: Sequence[Slot], now: float) -> None:
     """One token for each generating slot of the first one's group. They may exceed n_batch, as in llama-server."""
+    if not generating:
+        return
+    group, entries, kind = generating[0].group, draft.entries, EntryKind.GENERATION
+    draft.group, draft.anchor = group, generating[0].id
     for slot in generating:
-        if draft.group is None:
-            draft.group, draft.anchor = slot.group, slot.id
-        elif slot.group is not draft.group:
+        if slot.group is group:
+            slot.why = ""
+            entries.append(Entry(slot.id, slot.task_id, kind, (slot.last_token,), len(slot.cells), True))
+        else:
             draft.skip(slot, waits.mismatch(draft.anchor), now)
-            continue
-        slot.why = ""
-        draft.entries.append(Entry(slot.id, slot.task_id, EntryKind.GENERATION, (slot.last_token,), len(slot.cells), True))
-    draft.n_tokens = len(draft.entries)
+    draft.n_tokens = len(entries)
 
 
 def add_prompts(
@@ -65,32 +67,42 @@ def add_prompts(
     order = visit_order(pending, policy, cursor, len(slots))
     equal = equal or policy.prefill_order is PrefillOrder.FAIR
     division = divide(order, config.n_batch - draft.n_tokens, draft.group, chunk=policy.prefill_chunk, equal=equal)
+    if division.takes and draft.anchor is None:
+        first = division.takes[0].slot
+        draft.group, draft.anchor = first.group, first.id
     for take in division.takes:
-        _add_prompt(draft, take.slot, take.n, slots, now)
+        _add_prompt(draft, take, slots, now)
     _explain(draft, division, config.n_batch, now)
     return next_cursor(cursor, division.takes, policy)
 
 
-def _add_prompt(draft: Draft, slot: Slot, n: int, slots: Sequence[Slot], now: float) -> None:
-    task = slot.task
-    assert task is not None
+def _add_prompt(draft: Draft, take: Take, slots: Sequence[Slot], now: float) -> None:
+    slot, n = take.slot, take.n
     if not slot.visited:
-        slot.visit(now)
-        draft.starts.append(Start(slot.id, task, slot.n_cached))
-    if draft.anchor is None:
-        draft.group, draft.anchor = slot.group, slot.id
-    slot.enter(SlotState.PROMPT, now)
+        _first_visit(draft, slot, now)
+    if slot.state is not SlotState.PROMPT:
+        slot.enter(SlotState.PROMPT, now)
     slot.why = ""
-    position = len(slot.cells)
-    last = position + n == len(slot.prompt)
-    children = [child for child in slots if child.parent == task.id] if last and task.children else []
+    begin = len(slot.cells)
+    end = begin + n
+    last = end == len(slot.prompt)
+    copy_to = _start_children(draft, slot.task_id, slots) if last and slot.task is not None and slot.task.children else ()
+    draft.entries.append(Entry(slot.id, slot.task_id, EntryKind.PROMPT, slot.prompt[begin:end], begin, last, copy_to))
+    draft.n_tokens += n
+
+
+def _first_visit(draft: Draft, slot: Slot, now: float) -> None:
+    assert slot.task is not None
+    slot.visit(now)
+    draft.starts.append(Start(slot.id, slot.task, slot.n_cached))
+
+
+def _start_children(draft: Draft, parent: int, slots: Sequence[Slot]) -> tuple[int, ...]:
+    children = [slot for slot in slots if slot.parent == parent]
     for child in children:
         assert child.task is not None
         draft.child_starts.append(Start(child.id, child.task, 0))
-    tokens = slot.prompt[position : position + n]
-    copy_to = tuple(child.id for child in children)
-    draft.entries.append(Entry(slot.id, task.id, EntryKind.PROMPT, tokens, position, last, copy_to))
-    draft.n_tokens += n
+    return tuple(child.id for child in children)
 
 
 def _explain(draft: Draft, division: Division, n_batch: int, now: float) -> None:

@@ -46,10 +46,11 @@ def next_cursor(cursor: int | None, takes: Sequence[Take], policy: Policy) -> in
 
 @dataclass(slots=True)
 class Take:
-    """`n` prompt tokens of a slot for this batch."""
+    """`n` prompt tokens of a slot for this batch, of the `want` that it could use."""
 
     slot: Slot
     n: int
+    want: int
 
 
 @dataclass(slots=True)
@@ -71,62 +72,42 @@ def divide(order: Sequence[Slot], room: int, group: Group | None, *, chunk: int 
     division = Division()
     fitting: list[Slot] = []
     for slot in order:
-        if group is not None and slot.group is not group:
-            division.mismatched.append(slot)
-            continue
         if group is None and not (slot.atomic and slot.left > room):
             group = slot.group
-        fitting.append(slot)
-    takes = _equal(fitting, room, chunk, division) if equal else _greedy(fitting, room, chunk, division)
-    division.takes = [take for take in takes if take.n > 0]
+        if group is None or slot.group is group:
+            fitting.append(slot)
+        else:
+            division.mismatched.append(slot)
+    _deal(fitting, room, chunk, division, equal=equal)
     return division
 
 
-def _greedy(order: Sequence[Slot], room: int, chunk: int | None, division: Division) -> list[Take]:
-    takes = []
+def _deal(order: Sequence[Slot], room: int, chunk: int | None, division: Division, *, equal: bool) -> None:
+    hungry: list[Take] = []
+    sharers = len(order)
     for slot in order:
         if room <= 0:
             division.full.append(slot)
-        elif slot.atomic and slot.left > room:
+            continue
+        left = slot.left
+        if slot.atomic and left > room:
             division.too_big.append((slot, room))
         else:
-            take = Take(slot, min(_want(slot, chunk), room))
+            want = left if chunk is None or slot.atomic else min(left, chunk)
+            most = -(-room // sharers) if equal and not slot.atomic else room
+            take = Take(slot, want if want < most else most, want)
             room -= take.n
-            takes.append(take)
-    return takes
+            division.takes.append(take)
+            if take.n < want:
+                hungry.append(take)
+        sharers -= 1
+    _give_back(hungry, room)
 
 
-def _equal(order: Sequence[Slot], room: int, chunk: int | None, division: Division) -> list[Take]:
-    takes: list[Take] = []
-    for index, slot in enumerate(order):
-        if room <= 0:
-            division.full.append(slot)
-        elif slot.atomic and slot.left > room:
-            division.too_big.append((slot, room))
-        else:
-            share = slot.left if slot.atomic else _part(room, len(order) - index)
-            take = Take(slot, min(_want(slot, chunk), share))
-            room -= take.n
-            takes.append(take)
-    _give_back(takes, room, chunk)
-    return takes
-
-
-def _give_back(takes: Sequence[Take], room: int, chunk: int | None) -> None:
-    while room > 0:
-        hungry = [take for take in takes if take.n < _want(take.slot, chunk)]
-        if not hungry:
-            return
+def _give_back(hungry: list[Take], room: int) -> None:
+    while room > 0 and hungry:
         for index, take in enumerate(hungry):
-            extra = min(_want(take.slot, chunk) - take.n, _part(room, len(hungry) - index))
+            extra = min(take.want - take.n, -(-room // (len(hungry) - index)))
             take.n += extra
             room -= extra
-
-
-def _part(room: int, sharers: int) -> int:
-    return -(-room // sharers)
-
-
-def _want(slot: Slot, chunk: int | None) -> int:
-    left = slot.left
-    return left if chunk is None or slot.atomic else min(left, chunk)
+        hungry = [take for take in hungry if take.n < take.want]

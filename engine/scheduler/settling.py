@@ -40,17 +40,19 @@ class Settling:
             if self._slots[start.slot].task_id == start.task.id:
                 self._totals.cached_tokens += start.n_past
                 step.started.append((start.slot, start.task.id))
+        slots, errors, iteration = self._slots, outcome.errors, plan.iteration
         for entry in plan.entries:
-            slot = self._slots[entry.slot]
+            slot = slots[entry.slot]
             if slot.task_id != entry.task_id:
                 continue
-            error = outcome.errors.get(slot.id)
-            if error is not None and not entry.copy_to:
-                self._fail_slot(slot, error, now)
-            elif entry.kind is EntryKind.GENERATION:
-                self._generated(slot, entry, plan.iteration, outcome, step, now)
+            if slot.id in errors and not entry.copy_to:
+                self._fail_slot(slot, errors[slot.id], now)
+                continue
+            slot.last_service = iteration
+            if entry.kind is EntryKind.GENERATION:
+                self._generated(slot, entry, outcome, step, now)
             else:
-                self._prompted(slot, entry, plan.iteration, outcome, step, now)
+                self._prompted(slot, entry, outcome, step, now)
         return self._close(step, now)
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
@@ -64,20 +66,19 @@ class Settling:
     def _fail_slot(self, slot: Slot, message: str, now: float) -> None:
         self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.ERROR, now, message, cells_known=False))
 
-    def _generated(self, slot: Slot, entry: Entry, iteration: int, outcome: Outcome, step: Step, now: float) -> None:
+    def _generated(self, slot: Slot, entry: Entry, outcome: Outcome, step: Step, now: float) -> None:
         token = outcome.tokens.get(slot.id)
         if token is None:
             self._fail_slot(slot, NO_TOKEN, now)
             return
         slot.cells.append(entry.tokens[0])
-        slot.last_service = iteration
         self._emit(slot, token, step, now, first=False)
 
-    def _prompted(self, slot: Slot, entry: Entry, iteration: int, outcome: Outcome, step: Step, now: float) -> None:
-        slot.cells.extend(entry.tokens)
-        slot.last_service = iteration
+    def _prompted(self, slot: Slot, entry: Entry, outcome: Outcome, step: Step, now: float) -> None:
+        cells = slot.cells
+        cells.extend(entry.tokens)
         self._totals.prompt_tokens += len(entry.tokens)
-        step.progress.append(Progress(slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(slot.cells)))
+        step.progress.append(Progress(slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(cells)))
         if not entry.output:
             return
         for child_id in entry.copy_to:
@@ -108,7 +109,7 @@ class Settling:
         if error is not None or (token is None and slot.needs_token):
             self._fail_slot(slot, error or NO_TOKEN, now)
         elif not slot.needs_token:
-            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.NONE, now))
+            self._end(slot, FinishReason.NONE, now)
         else:
             slot.first_token = token
             slot.enter(SlotState.HELD, now)
@@ -117,16 +118,16 @@ class Settling:
         slot.last_token = token
         slot.n_generated += 1
         self._totals.generated_tokens += 1
-        task = slot.task
-        assert task is not None
-        step.emissions.append(Emission(slot.id, task.id, token, first))
-        if token in task.eog:
-            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.EOS, now))
-        elif slot.n_generated >= slot.limit:
-            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.LIMIT, now))
-        elif len(slot.cells) + 1 >= self._config.n_ctx_slot:
-            # llama-server's rule: the token just drawn would take the last cell
-            self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.LIMIT, now, truncated=True))
+        step.emissions.append(Emission(slot.id, slot.task_id, token, first))
+        # llama-server's rule for a full context: the token just drawn would take the last cell
+        full = len(slot.cells) + 1 >= self._config.n_ctx_slot
+        if token in slot.eog:
+            self._end(slot, FinishReason.EOS, now)
+        elif full or slot.n_generated >= slot.limit:
+            self._end(slot, FinishReason.LIMIT, now, truncated=slot.n_generated < slot.limit)
+
+    def _end(self, slot: Slot, reason: FinishReason, now: float, *, truncated: bool = False) -> None:
+        self._tenancy.ended.append(self._tenancy.end(slot, reason, now, truncated=truncated))
 
     def _let_go(self, step: Step, now: float) -> None:
         held = self._phases.let_go()

@@ -47,6 +47,7 @@ class Slot:
     last_used: int = -1
     last_service: int | None = None
     task: Task | None = None
+    task_id: int = -1
     group: Group | None = None
     prompt: list[int] = field(default_factory=list)
     parent: int | None = None
@@ -56,6 +57,7 @@ class Slot:
     n_cached: int = 0
     n_generated: int = 0
     limit: int = UNLIMITED
+    eog: frozenset[int] = frozenset()
     first_token: int | None = None
     last_token: int = -1
     why: str = ""
@@ -66,10 +68,6 @@ class Slot:
     first_token_at: float | None = None
 
     @property
-    def task_id(self) -> int:
-        return -1 if self.task is None else self.task.id
-
-    @property
     def done(self) -> int:
         """Prompt tokens that need no more work, cached ones included."""
         if self.state in PROMPT_DONE:
@@ -78,7 +76,8 @@ class Slot:
 
     @property
     def left(self) -> int:
-        return len(self.prompt) - self.done
+        """Prompt tokens to compute, for a slot with prompt work."""
+        return len(self.prompt) - (len(self.cells) if self.visited else self.n_cached)
 
     @property
     def needs_token(self) -> bool:
@@ -95,6 +94,8 @@ class Slot:
     def take(self, task: Task, prompt: list[int], group: Group, *, submitted_at: float, now: float) -> None:
         """The task moves in; nothing happens to the cells before its first visit."""
         self.task = task
+        self.task_id = task.id
+        self.eog = task.eog
         self.prompt = prompt
         self.group = group
         self.limit = UNLIMITED if task.n_predict < 0 else max(1, task.n_predict)
@@ -111,6 +112,8 @@ class Slot:
         self.enter(SlotState.IDLE, now)
         self.last_used = stamp
         self.task = self.group = self.parent = self.first_token = None
+        self.task_id = -1
+        self.eog = frozenset()
         self.prompt = []
         self.atomic = self.member = self.visited = False
         self.n_cached = self.n_generated = 0
