@@ -311,7 +311,10 @@ class Runner:
             now = self.clock.now()
             self._take_inbox(now)
             for task_id in list(self._handles):
-                self._scheduler.cancel(task_id, now)
+                try:
+                    self._scheduler.cancel(task_id, now)
+                except Exception:
+                    log.exception("Task %d could not be taken out", task_id)
             self._drop(list(self._handles.values()), message, now)
             self.changes += 1
             self._wake_watchers()

@@ -261,5 +261,5 @@ class _Pulse:
 def _header(scope: Scope, name: bytes) -> str:
     for key, value in scope["headers"]:
         if key == name:
-            return bytes(value).decode("latin-1")
+            return bytes(value).decode("utf-8", "replace")
     return ""

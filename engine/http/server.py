@@ -102,6 +102,7 @@ async def serve(options: Options, sock: socket.socket) -> int:
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, state.stopping.set)
     serving = asyncio.create_task(server.serve([sock]))
+    print(f"Listening on {url_of(sock)}, loading the model", flush=True)
     code = await _load_and_wait(options, state, sock)
     stopped = await asyncio.to_thread(state.runner.stop, BATCH_GRACE_S) if state.runner is not None else True
     server.should_exit = True
@@ -168,11 +169,14 @@ def _call(
         loop.call_soon_threadsafe(set_result)
 
 
+def url_of(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def start_line(options: Options, backend: Backend, sock: socket.socket) -> str:
     info = backend.info
-    host, port = sock.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
     origin = "by flag" if options.kv_from == "flag" else "by automatic parallelism"
     slots = f"{options.n_slots} slots, {info.n_ctx_slot} tokens of context each, {info.kv_mode} KV cache {origin}"
     batch = f"batch {info.n_batch}/{info.n_ubatch}, {info.n_threads} threads"
-    return f"Serving {options.alias} ({info.backend}) at http://{shown}:{port}: {slots}, {batch}"
+    return f"Serving {options.alias} ({info.backend}) at {url_of(sock)}: {slots}, {batch}"

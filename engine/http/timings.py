@@ -47,10 +47,11 @@ def final_timings(finished: Finished) -> dict[str, Any]:
 
 def running_timings(handle: Handle, n_decoded: int, at: float) -> dict[str, Any]:
     """As of one token: what is known of the first stages, and the generation so far."""
+    prompt_done_at = handle.prompt_done_at or handle.first_token_at  # a child has no prompt batch of its own
     return _timings(
         handle.n_cached,
         len(handle.task.prompt) - handle.n_cached,
-        _span_ms(handle.visited_at, handle.prompt_done_at),
+        _span_ms(handle.visited_at, prompt_done_at),
         n_decoded,
         _span_ms(handle.first_token_at, at),
     )
