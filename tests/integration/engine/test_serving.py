@@ -38,7 +38,7 @@ def plain_policy(request: pytest.FixtureRequest) -> None:
 
 
 def short_behind_cold(engine: EngineProcess) -> tuple[list[int], list[int]]:
-    """The iterations that served the cold prompt in slot 0 and the short one in slot 1, which came during the cold one's first."""
+    """The iterations that served the cold prompt in slot 0 and the short one in slot 1, sent during the cold one."""
     before = engine.get("/scheduler")["iteration"]
     short = threading.Thread(target=lambda: engine.complete(prompt=SHORT, id_slot=1, n_predict=1, cache_prompt=False))
     with engine.stream(prompt=COLD, id_slot=0, n_predict=1, cache_prompt=False, return_progress=True) as events:
