@@ -105,7 +105,7 @@ def server_detail(request: HttpRequest, server_id: int) -> dict[str, Any]:
 
 @api.patch("/servers/{server_id}/policy", response=PolicyChangeOut)
 def switch_policy(request: HttpRequest, server_id: int, body: PolicyIn) -> PolicyChange:
-    """Answers with the audit row; 409 carries the policy that is in force, 422 names the field, 502 tells that nothing answered."""
+    """Answers with the audit row; 409 carries the policy in force, 422 names the field, 502 says that nothing usable answered."""
     user = _operator(request)
     return policies.switch(
         _server(server_id),

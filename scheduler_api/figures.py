@@ -194,9 +194,10 @@ class Figures:
         return tokens / (end - start)
 
     def series(self, now: float) -> dict[str, list[Point]]:
-        """The four series over the same bins, from the first that was watched on."""
+        """The four series over the same bins, from the first of which anything is known."""
         last = _bin(now)
-        self.watched = {index for index in self.watched if index > last - BINS}
-        first = min(self.watched, default=last)
+        oldest = last - BINS + 1
+        self.watched = {index for index in self.watched if index >= oldest}
+        first = max(oldest, min(self.watched | self.prompt.bins.keys() | self.generated.bins.keys(), default=last))
         named = {"prompt": self.prompt, "gen": self.generated, "queue": self.queue, "stall": self.stall}
         return {f"{name}_series": each.points(first, last, self.watched) for name, each in named.items()}

@@ -41,7 +41,7 @@ class HealthRecord:
         """`busy`: whether any slot has work; None when that is unknown."""
         match self.state:
             case Health.UP:
-                return "Up" if busy is None else "Serving" if busy else "Idle"
+                return self.reason or ("Up" if busy is None else "Serving" if busy else "Idle")
             case Health.LOADING:
                 return "Loading the model"
             case Health.UNAUTHORISED:

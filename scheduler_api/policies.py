@@ -34,7 +34,8 @@ def read_policy(server: Server) -> dict[str, Any]:
 def dry_run(server: Server, changes: Json, expected_version: int | None = None) -> dict[str, Any]:
     """What the policy would be. Raises as `switch` does; writes no audit row."""
     _require_switching(server)
-    return _patch(server, _Wish(changes, expected_version, None, ""), dry=True)
+    version = count(read_policy(server).get("version")) if expected_version is None else expected_version
+    return _patch(server, _Wish(changes, version, None, ""), dry=True)
 
 
 def switch(
@@ -112,8 +113,8 @@ def _patch(server: Server, wish: _Wish, *, dry: bool) -> Json:
 
 
 def _current(value: Json) -> Json | None:
-    """The policy in a 409's body, which holds it bare, under `policy` or under `current`."""
-    for found in (value, value.get("policy"), value.get("current"), mapping(value.get("error")).get("current")):
+    """The policy in a 409's body, which holds it bare or beside the error's message."""
+    for found in (value, value.get("policy"), mapping(value.get("error")).get("policy")):
         if isinstance(found, dict) and "version" in found:
             return found
     return None

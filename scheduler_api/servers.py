@@ -23,7 +23,7 @@ _KEY_REFUSED = "The server does not accept this key."
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What answered. `kind` is empty when that is not known; `text` says why, in one sentence, and `field` names the input at fault."""
+    """What answered. `kind` is empty when that is not known: then `text` says why and `field` names the input at fault."""
 
     kind: str
     text: str

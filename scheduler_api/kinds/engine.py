@@ -20,6 +20,8 @@ UPDATE_INTERVAL_MS = 200
 #: The engine sends a comment when it has nothing to tell, well within this time.
 QUIET_STREAM_S = 25.0
 LONGEST_PAUSE_S = 5.0
+#: Iterations asked for at the first connection, so that the batch strip begins with history.
+BACKFILL = 1000
 
 
 def offers_scheduler(answer: wire.Answer) -> bool:
@@ -79,12 +81,12 @@ class EngineKind:
             yield Condition(Health.DOWN, "answers, but not as an engine does")
             return
         yield reader.snapshot(mapping(answer.json()))
-        async for update in self._updates(client, target, reader.last_iteration):
+        async for update in self._updates(client, target, reader.resume_after(BACKFILL)):
             yield reader.update(update)
 
-    async def _updates(self, client: httpx2.AsyncClient, target: Target, after: int | None) -> AsyncGenerator[Json, None]:
+    async def _updates(self, client: httpx2.AsyncClient, target: Target, after: int) -> AsyncGenerator[Json, None]:
         """The data of each update event until the stream ends. Raises NoAnswer when it breaks or falls quiet."""
-        headers = {"accept": "text/event-stream"} | ({} if after is None else {"last-event-id": str(after)})
+        headers = {"accept": "text/event-stream", "last-event-id": str(after)}
         url = f"{target.base_url}/scheduler/events?interval_ms={UPDATE_INTERVAL_MS}"
         parser = EventParser()
         try:

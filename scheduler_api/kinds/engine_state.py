@@ -114,6 +114,11 @@ class EngineReader:
     last_iteration: int | None = None
     started_at: float | None = None
     totals: _Totals | None = None
+    iteration: int = 0
+
+    def resume_after(self, backfill: int) -> int:
+        """The iteration after which the stream is to go on: the last one seen, else `backfill` before the newest."""
+        return self.last_iteration if self.last_iteration is not None else max(0, self.iteration - backfill)
 
     def snapshot(self, state: Json) -> Reading:
         """From GET /scheduler, the only one that carries the capabilities. Its iterations come with the next update."""
@@ -134,6 +139,7 @@ class EngineReader:
         self, state: Json, iterations: list[Json], services: list[Service], *, parts: Json, restarted: bool = False
     ) -> Reading:
         restarted = self._note_start(state) or restarted
+        self.iteration = count(state.get("iteration")) or 0
         queue = mapping(state.get("queue"))
         return Reading(
             t=number(state.get("t")) or 0.0,

@@ -1,0 +1,183 @@
+"""From reports to the state that pages show: no I/O, and no clock of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler_api.figures import Figures, Work
+from scheduler_api.frames import KEPT_ITERATIONS, State
+from scheduler_api.health import SEEN, Health, HealthRecord
+from scheduler_api.kinds.base import Condition, Reading, Report
+from scheduler_api.kinds.fields import Json, count, mapping, text
+from scheduler_api.observer.marks import KEPT_MARKS, policy_mark, restart_mark
+
+#: A server's clock this far off the console's is taken as another clock; nearer, the difference is the way's delay.
+CLOCK_TOLERANCE_S = 2.0
+#: How exactly "last seen" is told while a server is well: to the moment would be a frame for each answer.
+SEEN_STEP_S = 5.0
+
+_RUNNING = frozenset({"prompt", "generating"})
+_INFO = (
+    *("build", "model", "backend", "n_slots", "n_ctx", "n_ctx_slot", "n_batch", "n_ubatch", "n_threads"),
+    *("kv_mode", "kv_from", "kv_used", "kv_size", "started_at"),
+)
+_TEXTS = frozenset({"build", "model", "backend"})
+_NOT_READ: Json = {"policy": None, "phase": None, "cursor": None, "anchor": None, "iteration": None, "queue": None, "slots": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The registry's part of a state."""
+
+    id: int
+    name: str
+    kind: str
+    url: str
+
+    def as_json(self) -> Json:
+        return {"id": self.id, "name": self.name, "kind": self.kind, "url": self.url}
+
+
+@dataclass(slots=True)
+class Board:
+    """Everything known of one server. `apply` reports as they come; `state` at any time."""
+
+    identity: Identity
+    health: HealthRecord = field(default_factory=HealthRecord)
+    parts: Json = field(default_factory=lambda: {"switching": {"can": False, "why_not": "", "fields": {}}, **_NOT_READ})
+    info: Json = field(default_factory=lambda: {name: "" if name in _TEXTS else None for name in _INFO})
+    missing: Json = field(default_factory=dict)
+    iterations: list[Json] = field(default_factory=list)
+    marks: list[Json] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    working: bool | None = None
+    clock_offset: float = 0.0
+    seen_shown: float | None = None
+
+    def restore(self, stored: State) -> None:
+        """Goes on from a state that an earlier observer left: its marks, and what it takes to notice a restart since."""
+        self.marks = [mark for mark in stored.get("marks") or [] if isinstance(mark, dict)][-KEPT_MARKS:]
+        self.info |= mapping(stored.get("info"))
+        self.parts["policy"] = stored.get("policy")
+
+    def apply(self, report: Report, now: float) -> None:
+        if isinstance(report, Condition):
+            self._enter(report, now)
+        else:
+            self._read(report, now)
+
+    def _enter(self, condition: Condition, now: float) -> None:
+        self.health.enter(condition.state, now, condition.reason, condition.detail, seen=condition.seen)
+        if condition.state in SEEN:
+            return
+        policy = self.parts["policy"]  # kept to tell a switch that happens meanwhile; `state` does not show it
+        self.parts |= _NOT_READ | {"policy": policy}
+        self.working = None
+        self.figures.forget_work()
+
+    def _read(self, reading: Reading, now: float) -> None:
+        offset = reading.t - now
+        self.clock_offset = offset if abs(offset) > CLOCK_TOLERANCE_S else 0.0
+        self.health.enter(Health.UP, now, "Asleep" if reading.asleep else "", seen=True)
+        info = mapping(reading.parts.get("info"))
+        if reading.restarted or self._another_process(info):
+            self._restart(reading.t)
+        elif (mark := policy_mark(self.parts["policy"], reading.parts.get("policy"), reading.t)) is not None:
+            self._mark(mark)
+        self.parts |= {name: value for name, value in reading.parts.items() if name not in ("info", "missing")}
+        self.info |= info
+        self.missing = mapping(reading.parts.get("missing"))
+        self.working = reading.working
+        self.figures.update(self._work(), reading.services)
+        after = self.iterations[-1]["i"] if self.iterations else -1
+        fresh = [iteration for iteration in reading.iterations if iteration["i"] > after]
+        self.iterations = [*self.iterations, *fresh][-KEPT_ITERATIONS:] if fresh else self.iterations
+
+    def _another_process(self, info: Json) -> bool:
+        before, now = self.info.get("started_at"), info.get("started_at")
+        return before is not None and now is not None and abs(now - before) > 0.001
+
+    def _restart(self, t: float) -> None:
+        self.iterations = []
+        self.figures.forget_work()
+        self._mark(restart_mark(t))
+
+    def _mark(self, mark: Json) -> None:
+        self.marks = [*self.marks, mark][-KEPT_MARKS:]
+
+    def name_author(self, version: int, name: str) -> None:
+        """Puts the name from the audit on the newest mark of that policy version."""
+        newest = max((i for i, mark in enumerate(self.marks) if mark.get("version") == version), default=None)
+        if newest is not None:
+            self.marks = [mark | {"by": name} if i == newest else mark for i, mark in enumerate(self.marks)]
+
+    def _work(self) -> dict[int, Work]:
+        return {slot["id"]: _work_of(slot) for slot in self.parts["slots"] if slot["state"] != "idle"}
+
+    # What pages see
+
+    def busy(self) -> bool | None:
+        if "slots" in self.missing:
+            return self.working
+        return any(slot["state"] != "idle" for slot in self.parts["slots"]) if self.health.state in SEEN else None
+
+    def state(self, now: float, seq: int) -> State:
+        seen = self.health.state in SEEN
+        if self.health.state is Health.UP:
+            depth = count(mapping(self.parts["queue"]).get("depth"))
+            self.figures.watch(now + self.clock_offset, depth)
+        return {
+            "seq": seq,
+            "t": round(now, 3),
+            "server": self.identity.as_json(),
+            "health": self._health(now),
+            "info": dict(self.info),
+            "policy": self.parts["policy"] if seen else None,
+            "switching": self.parts["switching"] if seen else self._cannot_switch(now),
+            **{name: self.parts[name] for name in ("phase", "cursor", "anchor", "iteration", "queue")},
+            "figures": self._figures(now + self.clock_offset),
+            "slots": [slot | {"rate": self._rate(slot["id"], now + self.clock_offset)} for slot in self.parts["slots"]],
+            "iterations": self.iterations,
+            "marks": self.marks,
+            "missing": self.missing if seen else self.missing | self._unseen(now),
+        }
+
+    def _health(self, now: float) -> Json:
+        shown = self.health.as_json(now, self.busy())
+        if self.health.state is Health.UP and self.health.seen_at is not None:
+            if self.seen_shown is None or self.health.seen_at - self.seen_shown >= SEEN_STEP_S:
+                self.seen_shown = self.health.seen_at
+            shown["seen_at"] = self.seen_shown
+        return shown
+
+    def _cannot_switch(self, now: float) -> Json:
+        kept = mapping(self.parts["switching"])
+        why_not = text(kept.get("why_not")) or f"{self.health.text(now, None)}."
+        return {"can": False, "why_not": why_not, "fields": mapping(kept.get("fields"))}
+
+    def _unseen(self, now: float) -> Json:
+        """Nothing is known of the work of a server that is not seen, and this is why."""
+        return dict.fromkeys(("slots", "queue", "policy", "phase"), f"{self.health.text(now, None)}.")
+
+    def _rate(self, slot: int, now: float) -> float | None:
+        rate = self.figures.slot_rate(slot, now)
+        return None if rate is None else round(rate, 1)
+
+    def _figures(self, now: float) -> dict[str, Any]:
+        known = self.health.state in SEEN and ("slots" not in self.missing or self.working is not None)
+        slot, stall = self.figures.worst_stall(now)
+        prompt, generated = self.figures.rates(now)
+        stalls_known = known and "slots" not in self.missing
+        return {
+            "prompt_tps": round(prompt, 1) if known else None,
+            "gen_tps": round(generated, 1) if known else None,
+            "worst_stall_s": round(stall, 2) if stalls_known else None,
+            "worst_stall_slot": slot if stalls_known else None,
+            **self.figures.series(now),
+        }
+
+
+def _work_of(slot: Json) -> Work:
+    since = slot["submitted_at"] if slot["submitted_at"] is not None else slot["since"]
+    return Work(slot["task"], since or 0.0, slot["state"] in _RUNNING)
