@@ -35,7 +35,7 @@ class Health:
 
 def health_of(state: State | None) -> Health:
     if state is None:
-        return Health("unknown", "q", "Unknown", "No observer reports on it. Start one with: python manage.py observe", HEALTH["unknown"][3])
+        return Health("unknown", "q", "Unknown", "no observer reports on it", HEALTH["unknown"][3])
     told = state["health"]
     mark, tone, word, rank = HEALTH.get(told["state"], HEALTH["unknown"])
     return Health(mark, tone, told.get("text") or word, told.get("detail") or "", rank)

@@ -2,22 +2,100 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import get_script_prefix
+from django.utils.csp import CSP
+from django.views.decorators.csp import csp_override
 from django.views.decorators.http import require_http_methods, require_safe
 
+from dashboard import first_view, present, roles
+from dashboard.forms import ServerForm
 from dashboard.roles import Role, at_least
-from scheduler_api import selectors
+from scheduler_api import selectors, servers
+from scheduler_api.exceptions import RegistrationRefused, ServerUnreachable
 from scheduler_api.models import Server
+
+# Plotly writes styles into its own elements and saves images through blobs.
+CHART_CSP = {
+    **settings.SECURE_CSP,
+    "style-src": [CSP.SELF, CSP.UNSAFE_INLINE],
+    "img-src": [CSP.SELF, "data:", "blob:"],
+}
+BLANK_SLOT = {"id": 0, "state": "idle"}
 
 
 @require_safe
+@csp_override(CHART_CSP)
 def live(request: HttpRequest, pk: int) -> HttpResponse:
     server = get_object_or_404(Server, pk=pk)
-    return render(request, "servers/live.html", {"server": server, "state": selectors.live_state(pk)})
+    state = selectors.live_state(pk)
+    now = time.time()
+    context = server_context(request, server, state, now) | {
+        "feed_path": f"{get_script_prefix()}ws/servers/{pk}/",
+        "blank_row": first_view.slot_row(BLANK_SLOT, now),
+    }
+    if state is not None:
+        context |= _first_view(server, state, now)
+    return render(request, "servers/live.html", context)
+
+
+def server_context(request: HttpRequest, server: Server, state: present.State | None, now: float) -> dict[str, Any]:
+    """What every page of a server shows above its content."""
+    return {
+        "server": server,
+        "state": state,
+        "health": present.health_of(state),
+        "may_switch": roles.may(request.user, Role.OPERATOR),
+        "revert": first_view.reverting(state, now) if state else None,
+        "cannot": first_view.cannot_switch(state) if state else "",
+    }
+
+
+def _first_view(server: Server, state: present.State, now: float) -> dict[str, Any]:
+    slots = state.get("slots") or []
+    return {
+        "trouble": first_view.trouble(state, now),
+        "facts": first_view.facts(state),
+        "chips": first_view.chips(state),
+        "figures": first_view.figures(state),
+        "rows": [first_view.slot_row(slot, now) for slot in slots],
+        "slot_summary": first_view.summary(slots) if slots else "",
+        "all_idle": bool(slots) and state["health"]["state"] == "up" and all(slot["state"] == "idle" for slot in slots),
+        "example": _example_request(server),
+    }
+
+
+def _example_request(server: Server) -> str:
+    key = ' \\\n  -H "Authorization: Bearer $LLAMA_API_KEY"' if server.api_key else ""
+    body = '{"prompt": "Once upon a time", "n_predict": 200}'
+    return f"curl {server.base_url}/completion{key} \\\n  -H 'Content-Type: application/json' -d '{body}'"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @at_least(Role.ADMIN)
 def add(request: HttpRequest) -> HttpResponse:
-    return render(request, "servers/add.html", {})
+    form = ServerForm(request.POST or None)
+    if request.method == "POST" and form.is_valid() and (server := _register(request, form)):
+        messages.success(request, f"{server.name} is registered as {server.get_kind_display()}; its slots appear within seconds.")
+        return redirect("server", pk=server.pk)
+    return render(request, "servers/add.html", {"form": form}, status=422 if form.is_bound else 200)
+
+
+def _register(request: HttpRequest, form: ServerForm) -> Server | None:
+    """None when it was refused; the form then says why, at the field at fault."""
+    given = form.cleaned_data
+    try:
+        return servers.register(
+            given["name"], given["base_url"], given["kind"], given["api_key"], request.user if request.user.is_authenticated else None
+        )
+    except RegistrationRefused as refusal:
+        form.add_error(refusal.field if refusal.field in form.fields else None, refusal.text)
+    except ServerUnreachable as failure:
+        form.add_error("base_url", failure.text)
+    return None

@@ -1,0 +1,27 @@
+"""Forms of the pages about servers and their policies."""
+
+from __future__ import annotations
+
+from django import forms
+
+
+class ServerForm(forms.Form):
+    name = forms.CharField(max_length=80, help_text="How pages call it.")
+    base_url = forms.CharField(
+        label="Address",
+        max_length=300,
+        help_text="The root of its HTTP interface.",
+        widget=forms.TextInput(attrs={"placeholder": "http://127.0.0.1:8080", "inputmode": "url", "spellcheck": "false"}),
+    )
+    kind = forms.ChoiceField(
+        choices=[("auto", "find out by asking it"), ("engine", "Slotboard engine"), ("llama_server", "llama-server")],
+        help_text="A kind named here is taken on trust, so a server that is down can be registered too.",
+    )
+    api_key = forms.CharField(
+        label="Key",
+        required=False,
+        max_length=300,
+        strip=True,
+        help_text="Sent to this address alone, and never shown again. Empty if it asks for none.",
+        widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
+    )

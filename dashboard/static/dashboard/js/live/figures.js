@@ -1,0 +1,98 @@
+// The four figures and their sparklines.
+import { duration, grouped } from "../frame/format.js";
+import { attr, el, set } from "./dom.js";
+import { missing } from "./words.js";
+
+const WIDTH = 200;
+const HEIGHT = 32;
+const SPAN_S = 150;
+const TOP = 2;
+
+// The points as a path over the last 150 s; unknown bins leave a gap. `step` holds a value until the next one.
+export function spark(series, end, top, step) {
+  const x = (t) => ((t - (end - SPAN_S)) / SPAN_S) * WIDTH;
+  const y = (v) => HEIGHT - 1 - (v / top) * (HEIGHT - 1 - TOP);
+  let line = "";
+  let area = "";
+  let started = null;
+  let last = null;
+  const close = () => {
+    if (started !== null) area += `L${last} ${HEIGHT}L${started} ${HEIGHT}z`;
+    started = null;
+  };
+  for (const [t, v] of series) {
+    if (t < end - SPAN_S) continue;
+    if (v === null) { close(); continue; }
+    const px = x(t).toFixed(1);
+    const py = y(v).toFixed(1);
+    const piece = started === null ? `M${px} ${py}` : step ? `H${px}V${py}` : `L${px} ${py}`;
+    line += piece;
+    area += piece;
+    if (started === null) started = px;
+    last = px;
+  }
+  close();
+  return { line, area };
+}
+
+function queueWords(queue) {
+  if (!queue.depth) return "tasks";
+  return queue.oldest_s ? `tasks, oldest ${duration(queue.oldest_s)}` : "tasks";
+}
+
+export class Figures {
+  constructor(page) {
+    this.nodes = new Map([...page.querySelectorAll("[data-figure]")].map((node) => [node.dataset.figure, node]));
+  }
+
+  draw(state) {
+    const figures = state.figures ?? {};
+    const queue = state.queue ?? {};
+    this.#one("prompt", state, grouped(figures.prompt_tps), "tokens/s", figures.prompt_series, "figures.prompt_tps", cachedWords(state));
+    this.#one("gen", state, grouped(figures.gen_tps), "tokens/s", figures.gen_series, "figures.gen_tps", genWords(state));
+    this.#one("queue", state, grouped(queue.depth), queueWords(queue), figures.queue_series, "queue", queue.depth ? "no free slot yet" : "no task waits for a slot", true);
+    const stall = figures.worst_stall_s;
+    this.#one("stall", state, stall === null || stall === undefined ? "" : stall.toFixed(1), "s", figures.stall_series, "figures.worst_stall_s", stallWords(state));
+  }
+
+  #one(key, state, value, unit, series, name, words, step = false) {
+    const node = this.nodes.get(key);
+    if (!node) return;
+    const known = value !== "";
+    const shown = node.querySelector("[data-v]");
+    if (known) set(shown, value);
+    else if (!shown.querySelector(".un")) shown.replaceChildren(el("span", "un", "unknown"));
+    set(node.querySelector("[data-u]"), known ? unit : "");
+    set(node.querySelector("[data-w]"), known ? words : missing(state, name));
+    this.#spark(node, series ?? [], state.t, step);
+  }
+
+  #spark(node, series, end, step) {
+    const values = series.map(([, v]) => v).filter((v) => v !== null);
+    const top = Math.max(...values, 0);
+    const { line, area } = spark(series, end, top || 1, step);
+    attr(node.querySelector(".spark"), "d", line);
+    attr(node.querySelector(".spark-a"), "d", area);
+    set(node.querySelector("[data-max]"), top > 0 ? (top < 10 && !Number.isInteger(top) ? top.toFixed(1) : grouped(Math.round(top))) : "");
+    set(node.querySelector("[data-zero]"), values.length ? "0" : "");
+  }
+}
+
+function cachedWords(state) {
+  const cached = state.slots.reduce((sum, slot) => sum + (slot.state !== "idle" ? slot.n_cached ?? 0 : 0), 0);
+  return cached ? `${grouped(cached)} more came from the cache` : "none of the prompts at work came from the cache";
+}
+
+function genWords(state) {
+  const busy = state.slots.filter((slot) => slot.state === "generating").length;
+  if (busy) return `${busy} ${busy === 1 ? "slot generates" : "slots generate"}`;
+  const cohort = state.phase?.cohort;
+  return cohort && state.phase.name === "pp" ? `none: cohort ${cohort.id} is in its prompt phase` : "no slot generates";
+}
+
+function stallWords(state) {
+  const id = state.figures.worst_stall_slot;
+  if (id === null || id === undefined) return "no slot waited";
+  const slot = state.slots.find((one) => one.id === id);
+  return slot?.waiting_for ? `slot ${id}, ${slot.state} now` : `slot ${id}`;
+}

@@ -1,0 +1,82 @@
+// The line under the strip: one iteration in words, chosen by pointer, touch or keys; without a choice the newest.
+import { grouped } from "../frame/format.js";
+import { el, rebuild, show, slotName } from "./dom.js";
+import { promptTokens, WIDTH } from "./stripmodel.js";
+
+const SKIPPED_NAMED = 3;
+
+export class Readout {
+  constructor(strip) {
+    this.strip = strip;
+    this.plot = strip.part("strip");
+    this.chosen = null; // an iteration's number; it stays with its iteration while the strip moves on
+    this.pinned = false;
+    this.plot.addEventListener("pointermove", (event) => { if (!this.pinned) this.#at(event); });
+    this.plot.addEventListener("pointerdown", (event) => { this.#at(event); this.pinned = true; });
+    this.plot.addEventListener("pointerleave", () => { if (!this.pinned) this.#choose(null); });
+    this.plot.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  #at(event) {
+    const area = this.plot.querySelector(".prompts .area").getBoundingClientRect();
+    const x = ((event.clientX - area.left) / area.width) * WIDTH;
+    const at = this.strip.columns.findIndex((column) => x >= column.x && x < column.x + column.w);
+    this.#choose(at < 0 ? null : this.strip.iterations[at].i);
+  }
+
+  #key(event) {
+    const { iterations } = this.strip;
+    const here = this.chosen === null ? iterations.length - 1 : iterations.findIndex((it) => it.i === this.chosen);
+    const to = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: iterations.length - 1 }[event.key];
+    if (event.key === "Escape") { this.pinned = false; return this.#choose(null); }
+    if (to === undefined) return;
+    event.preventDefault();
+    this.pinned = true;
+    this.#choose(iterations[Math.min(Math.max(to, 0), iterations.length - 1)].i);
+  }
+
+  #choose(iteration) {
+    if (iteration === null) this.pinned = false;
+    this.chosen = iteration;
+    this.draw();
+  }
+
+  draw() {
+    const { iterations, columns } = this.strip;
+    let at = this.chosen === null ? -1 : iterations.findIndex((it) => it.i === this.chosen);
+    if (this.chosen !== null && at < 0) { this.chosen = null; this.pinned = false; }
+    const cursor = this.strip.part("cursor");
+    show(cursor, at >= 0);
+    if (at >= 0) {
+      cursor.style.left = `calc(${(columns[at].x / WIDTH) * 100}% - 1px)`;
+      cursor.style.width = `calc(${(columns[at].w / WIDTH) * 100}% + 2px)`;
+    } else at = iterations.length - 1;
+    const it = iterations[at];
+    rebuild(this.strip.part("readout"), String(it.i), () => this.#words(it));
+  }
+
+  #words(it) {
+    const nBatch = this.strip.state.info.n_batch;
+    const tokens = promptTokens(it) + it.gen.reduce((sum, [, n]) => sum + n, 0);
+    const took = it.plan_ms + it.run_ms + it.settle_ms;
+    const parts = [
+      el("b", "", `Iteration ${it.i}`),
+      el("span", "", `${took < 10 ? took.toFixed(1) : grouped(Math.round(took))} ms`),
+      el("span", "", nBatch ? `${grouped(tokens)} of ${grouped(nBatch)} tokens` : `${grouped(tokens)} tokens`),
+      ...it.prompt.map(([slot, n]) => slotName(slot, `${slot}: ${grouped(n)} prompt`)),
+    ];
+    if (it.gen.length) parts.push(...this.#generation(it));
+    if (it.held.length) parts.push(said("held", `${it.held.length === 1 ? "slot" : "slots"} ${it.held.join(", ")}`));
+    for (const [slot, why] of it.skipped.slice(0, SKIPPED_NAMED)) parts.push(said("skipped", `slot ${slot}, ${why}`));
+    if (it.skipped.length > SKIPPED_NAMED) parts.push(said("and", `${it.skipped.length - SKIPPED_NAMED} more skipped`));
+    if (it.error) parts.push(el("span", "is-bad", it.error));
+    return parts;
+  }
+
+  #generation(it) {
+    if (it.gen.length > 8) return [el("span", "", `${it.gen.length} slots generated`)];
+    return it.gen.map(([slot, n]) => slotName(slot, `${slot}: ${n} generated`));
+  }
+}
+
+const said = (quiet, text) => el("span", "", el("span", "q", quiet), ` ${text}`);

@@ -1,0 +1,39 @@
+// What stands above every page of a server: the simulated backend, and the countdown of a policy that reverts by itself.
+import { countdown } from "../frame/format.js";
+import { attr, set, show } from "./dom.js";
+import { fieldName, value } from "./words.js";
+
+// "Phase" or "Phase, prefill", and the value it goes back to. Pure.
+export function reverting(policy) {
+  if (!policy?.reverts_at) return null;
+  const back = policy.reverts_to ?? {};
+  const changed = Object.keys(policy.requested).filter((name) => name in back && JSON.stringify(back[name]) !== JSON.stringify(policy.requested[name]));
+  const text = changed.map((name) => `${fieldName(name)} goes back to ${value(back[name])}`).join(", ");
+  return { at: policy.reverts_at, from: policy.changed_at, what: (text || "The policy goes back").replace(/^./, (first) => first.toUpperCase()), why: policy.reason };
+}
+
+export class Strips {
+  constructor() {
+    this.simulated = document.querySelector("[data-simulated]");
+    this.strip = document.querySelector("[data-revert]");
+  }
+
+  draw(state) {
+    show(this.simulated, state.info?.backend === "simulated");
+    this.revert = reverting(state.policy);
+    show(this.strip, this.revert !== null);
+    if (!this.revert) return;
+    set(this.strip.querySelector("[data-what]"), this.revert.what);
+    set(this.strip.querySelector("[data-why]"), `${this.revert.why ? `Set for: ${this.revert.why}. ` : ""}The server goes back by itself.`);
+    attr(this.strip.querySelector("[data-version]"), "value", state.policy.version);
+  }
+
+  tick(now) {
+    if (!this.revert) return;
+    const left = Math.max(this.revert.at - now, 0);
+    const bar = this.strip.querySelector("progress");
+    set(this.strip.querySelector("[data-left]"), countdown(left));
+    attr(bar, "max", Math.max(this.revert.at - (this.revert.from ?? now), 1).toFixed(0));
+    attr(bar, "value", left.toFixed(0));
+  }
+}
