@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -63,7 +65,14 @@ def make_client(
         timeout=httpx2.Timeout(limit_s, connect=5.0),
         transport=transport,
         trust_env=False,
+        verify=_tls(),
     )
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once: reading the certificates takes longer than a short request."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 async def complete(client: httpx2.AsyncClient, ask: Ask, clock: ClientClock) -> Answer:
