@@ -30,14 +30,11 @@ TRY_AGAIN_LATER = 1013
 OUTBOX = 12
 LONGEST_MESSAGE = 1000
 NO_OBSERVER = "No observer watches this server; live values appear here as soon as one runs."
+STOPPED = "The observer has stopped writing; what is shown is the last it wrote."
 NO_VALKEY = "Valkey cannot be reached, so there are no live values; this page tries again."
 
 
-def _old_text(age_s: float) -> str:
-    return f"The observer has written nothing for {int(age_s)} s; what is shown is from then."
-
-
-class ServerFeed(AsyncJsonWebsocketConsumer):
+class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels carries no types
     #: Seconds without a frame after which the stored state is looked at; while stale it is looked at every `recheck_s`.
     watch_s: ClassVar[float] = 5.0
     recheck_s: ClassVar[float] = 1.0
@@ -70,7 +67,7 @@ class ServerFeed(AsyncJsonWebsocketConsumer):
         self.news = asyncio.Event()
         self.wants_snapshot = True
         self.sent_seq: int | None = None
-        self.stale = False
+        self.stale = ""
         await self.channel_layer.group_add(live.group_name(self.server_id), self.channel_name)
         self.sender = asyncio.create_task(self._send_all())
 
@@ -136,7 +133,7 @@ class ServerFeed(AsyncJsonWebsocketConsumer):
             await self._snapshot()
             return
         await self.send_json({"type": "delta", **delta})
-        self.sent_seq, self.stale = delta["seq"], False
+        self.sent_seq, self.stale = delta["seq"], ""
 
     async def _snapshot(self) -> None:
         """Sends the stored state, or that there is none."""
@@ -146,9 +143,9 @@ class ServerFeed(AsyncJsonWebsocketConsumer):
             await self._tell_stale(problem)
             return
         await self.send_json({"type": "snapshot", "state": state})
-        self.sent_seq, self.stale = state["seq"], False
-        if (age := time() - state["t"]) > self.old_s:
-            await self._tell_stale(_old_text(age))
+        self.sent_seq, self.stale = state["seq"], ""
+        if time() - state["t"] > self.old_s:
+            await self._tell_stale(STOPPED)
 
     async def _look(self) -> None:
         """Nothing came for a while: the observer is gone, or its frames did not get here."""
@@ -157,12 +154,13 @@ class ServerFeed(AsyncJsonWebsocketConsumer):
             await self._tell_stale(problem)
         elif state["seq"] != self.sent_seq:
             await self._snapshot()
-        elif (age := time() - state["t"]) > self.old_s:
-            await self._tell_stale(_old_text(age))
+        elif time() - state["t"] > self.old_s:
+            await self._tell_stale(STOPPED)
 
     async def _tell_stale(self, text: str) -> None:
-        self.stale = True
-        await self.send_json({"type": "stale", "text": text})
+        if text != self.stale:
+            self.stale = text
+            await self.send_json({"type": "stale", "text": text})
 
     async def _stored(self) -> tuple[dict[str, Any] | None, str]:
         """The stored state, else why there is none. A connection of its own: this is rare."""
