@@ -29,7 +29,7 @@ class Choice:
 
 
 def choices(arm: str, fields: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[Choice]:
-    """The selects of one arm, from the server's `switching.fields`; fields it does not offer are left out."""
+    """The selects of one arm, from the server's `switching.fields`; `chosen` is the form's data. What is not offered is left out."""
     offered = [field for field in LABELS if fields.get(field, {}).get("values")]
     return [
         Choice(
@@ -37,7 +37,7 @@ def choices(arm: str, fields: Mapping[str, Any], chosen: Mapping[str, Any]) -> l
             label=LABELS[field],
             field=field,
             values=(("", "as it is now"), *((str(value), words(value)) for value in fields[field]["values"])),
-            chosen=str(chosen.get(field, "")),
+            chosen=str(chosen.get(f"{arm.lower()}-{field}", "")),
             meaning=str(fields[field].get("meaning", "")),
             needs=f"counts with {LABELS[NEEDS[field][0]]} {NEEDS[field][1]}" if field in NEEDS else "",
         )

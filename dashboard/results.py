@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,7 @@ def _measure_row(measure: Mapping[str, Any], dot: Mark | None) -> MeasureRow:
 
 
 def _value(spread: Mapping[str, Any] | None, unit: str, n: int) -> Value:
-    if spread is None or spread["median"] is None:
+    if spread is None or spread.get("median") is None:
         return Value("none yet", "no pair is done")
     low, high = words.seconds(spread["min"]), words.seconds(spread["max"])
     return Value(words.seconds(spread["median"]), f"{low} to {high} {unit}, {n} pair{'s' if n != 1 else ''}")
@@ -99,11 +100,11 @@ def forest_of(measures: Sequence[Mapping[str, Any]], noise: Mapping[str, Any] | 
 
 
 def short_verdict(ratio: Ratio | None) -> str:
-    """For a list of runs: "short 3.1 times sooner (2.9 to 3.3, 8 pairs)"."""
+    """For a list of runs: "Short 3.1 times sooner (2.9 to 3.3, 8 pairs)"."""
     if ratio is None:
         return ""
     pairs = f"{ratio.n} pair{'s' if ratio.n != 1 else ''}"
-    told = f"short {words.change(ratio.median)}"
+    told = f"Short {words.change(ratio.median)}"
     between = words.interval(ratio.median, ratio.low, ratio.high)
     if not between:
         return f"{told} ({pairs}, too few for an interval)"
@@ -119,3 +120,73 @@ def arm_sentence(block: Mapping[str, Any]) -> str:
                 done = request.get("done_at")
                 told.append(f"{role} done after {words.seconds(done - request['sent_at'])} s" if done else f"{role} not done")
     return ", ".join(told)
+
+
+def notes(found: Mapping[str, Any]) -> list[str]:
+    """Beside the verdict: how much two equal arms differ here, and what holds without the pairs that something touched."""
+    noise = found["noise"]
+    return (
+        [noise["text"]]
+        if noise
+        else ["Nothing is known of the noise on this server: no run with two equal arms of about this size."]
+    )
+
+
+def interval_head(measures: Sequence[Mapping[str, Any]]) -> str:
+    """ "95 % interval", or what it covers where the number of pairs allows less."""
+    levels = [measure["ratio"]["level"] for measure in measures if measure["ratio"].get("level")]
+    if not levels:
+        return "Interval"
+    low = min(levels)
+    return "95 % interval" if low >= 0.95 else f"{int(low * 1000) / 10:g} % interval"
+
+
+def chart_roles(conditions: Mapping[str, Any], pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the pairs section: whose requests, what they are, what the labels beside the dots tell, how many."""
+    roles = []
+    for key, name in (("short", "Short"), ("cold", "Cold")):
+        rows = wall_rows(pairs, key)
+        told = "" if len(rows) > charts.LABELLED else "times sooner or the change"
+        roles.append({"key": key, "name": name, "what": _what(key, conditions), "told": told, "n": len(rows)})
+    return roles
+
+
+def _what(role: str, conditions: Mapping[str, Any]) -> str:
+    sizes = conditions.get("tokens") or {}
+    tokens, depth = sizes.get(role), sizes.get("depth")
+    if not isinstance(tokens, int):
+        return "on a warm slot" if role == "short" else "nothing cached"
+    text = f"{words.whole(tokens)} tokens"
+    return f"{text} on warm {words.whole(depth)}" if role == "short" and isinstance(depth, int) else text
+
+
+def timeline_arms(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [
+        {"letter": arm, "name": found["arms"][arm], "says": arm_sentence(found["timelines"][arm])}
+        for arm in ("A", "B")
+        if arm in found["timelines"]
+    ]
+
+
+def pair_choice(found: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+    """The pair whose timelines are shown and its neighbours to go to."""
+    numbers = [pair["pair"] for pair in found["pairs"]]
+    number = found["pair"]
+    if number not in numbers:
+        return {"number": number, "all": numbers, "near": [], "typical": False, "held": False}
+    at = numbers.index(number)
+    near = [
+        {"number": each, "text": f"pair {each}" if each == number else str(each)} for each in numbers[max(0, at - 1) : at + 2]
+    ]
+    iterations = [step for block in found["timelines"].values() for step in block.get("iterations") or []]
+    held = any(step["held"] for step in iterations)
+    return {"number": number, "all": numbers, "near": near, "typical": not wanted, "held": held}
+
+
+HEADLINE = re.compile(r"[0-9.]+ (?:times|%) (?:sooner|later|less|longer)")
+
+
+def verdict_parts(sentence: str) -> tuple[str, str, str]:
+    """The sentence around its first finding, which the page sets in bold; that part is "" when there is none."""
+    found = HEADLINE.search(sentence)
+    return (sentence[: found.start()], found[0], sentence[found.end() :]) if found else (sentence, "", "")

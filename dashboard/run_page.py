@@ -52,7 +52,7 @@ def state_of(run: Run) -> State:
 
 def endings(run: Run, pairs: int) -> list[Line]:
     """Why a run is over without being finished, what is known, and what became of the policy."""
-    if run.active or run.state == RunState.FINISHED and run.policy_restored is not False:
+    if run.active or (run.state == RunState.FINISHED and run.policy_restored is not False):
         return []
     known = f"{pairs} of {run.repetitions} pairs are complete" if pairs else "no pair is complete, so there is no result"
     reason = run.error or run.stop_reason
@@ -76,8 +76,9 @@ def restored(run: Run) -> Line:
         return Line(
             "The run did not change the policy." if unchanged else "Putting the policy back is not confirmed yet.", "info"
         )
-    text = "The policy found before the run was not put back. Look at the server's policies before anything else runs on it."
-    return Line(text, "failed", "error", "is-bad")
+    told = next((text for text in reversed(run.warnings or []) if "policy" in text), "")
+    text = told or "The policy found before the run was not put back."
+    return Line(f"{text} Look at the server's policies before anything else runs on it.", "failed", "error", "is-bad")
 
 
 def facts(run: Run, now: datetime, requests: str = "") -> dict[str, str]:
@@ -109,11 +110,13 @@ def slow_words(run: Run, now: datetime) -> str:
     if run.state == RunState.QUEUED:
         waited = (now - (run.enqueued_at or run.created_at)).total_seconds()
         if waited > SILENT_S:
-            return f"No worker has taken it for {words.span(waited)}. One that is busy with another run takes it next; else start a worker."
+            told = words.span(waited)
+            return f"No worker has taken it for {told}. One that is busy with another run takes it next; else start a worker."
         return ""
     age = heartbeat_age(run, now)
     if age is not None and age > SILENT_S:
-        return f"The worker last reported {words.span(age)} ago. After 15 s of silence the run counts as lost and the policy is put back."
+        told = words.span(age)
+        return f"The worker last reported {told} ago. After 15 s of silence the run counts as lost and the policy is put back."
     return ""
 
 
@@ -215,6 +218,81 @@ def _cell_text(sample: Sample, name: str, start: float) -> str:
     if name.endswith("_s"):
         return f"{value:.3f}"
     return words.whole(value) if name in ("n_prompt", "n_cached") else str(value)
+
+
+def conditions(run: Run) -> list[tuple[str, str]]:
+    """What the run found and measured before its first block."""
+    known = run.conditions or {}
+    if not known:
+        return []
+    server, tokens, scenario = (known.get(key) or {} for key in ("server", "tokens", "scenario"))
+    told = [
+        ("Server", _joined(server, "name", "build")),
+        ("Backend", str(server.get("backend") or "")),
+        ("Slots", _slots(server)),
+        ("KV", f"{known['kv_mode']}, from {known.get('kv_from') or 'the server'}" if known.get("kv_mode") else ""),
+        ("n_batch, n_ubatch", _joined(server, "n_batch", "n_ubatch")),
+        ("Threads", _joined(server, "n_threads")),
+        ("Scenario", f"{scenario.get('name')}, version {scenario.get('version')}" if scenario else ""),
+        ("Prompts", _prompts(tokens)),
+        (
+            "Short one sent after",
+            f"{run.share * 100:.3g} % of the cold one's time alone, and up to one batch, drawn for each pair",
+        ),
+        ("Alone", _alone(known)),
+        ("Random", f"fresh prompts in each block, seed {run.seed}"),
+        ("Clock", f"the server's was off by {words.span(abs(known['clock_offset_s']))}" if known.get("clock_offset_s") else ""),
+        ("Percentiles", "linear interpolation; times by the client's clock"),
+    ]
+    return [(name, text) for name, text in told if text]
+
+
+def _joined(part: Mapping[str, Any], *names: str) -> str:
+    return ", ".join(str(part[name]) for name in names if part.get(name) not in (None, ""))
+
+
+def _slots(server: Mapping[str, Any]) -> str:
+    count, context = server.get("n_slots"), server.get("n_ctx_slot")
+    return f"{count} × {words.whole(context)} tokens" if count and context else ""
+
+
+def _prompts(tokens: Mapping[str, Any]) -> str:
+    if not tokens:
+        return ""
+    cold, short, depth = (words.whole(tokens[key]) for key in ("cold", "short", "depth"))
+    return f"{cold} cold; {short} short on {depth} warm; {tokens.get('n_predict', 1)} generated"
+
+
+def _alone(known: Mapping[str, Any]) -> str:
+    if known.get("cold_alone_s") is None:
+        return ""
+    parts = [
+        f"{name} {words.span(known[key])}"
+        for name, key in (("cold", "cold_alone_s"), ("short", "short_alone_s"))
+        if known.get(key)
+    ]
+    parts += [f"a full batch {words.span(known['batch_s'])}"] if known.get("batch_s") else []
+    return ", ".join(parts)
+
+
+def checks(run: Run, samples: list[Sample]) -> list[Line]:
+    """What was looked at and found in order, or not."""
+    lines = []
+    failed = sum(1 for sample in samples if not sample["ok"])
+    if samples:
+        text = (
+            f"{failed} of {len(samples)} requests failed; their pairs count nowhere."
+            if failed
+            else f"None of {len(samples)} requests failed."
+        )
+        lines.append(Line(text, "warn" if failed else "ok", colour="is-warn" if failed else ""))
+    versions = {sample["block"]: sample["policy_version"] for sample in samples if sample["arm"]}
+    read_back = sum(1 for version in versions.values() if version is not None)
+    if read_back:
+        lines.append(Line(f"The policy was read back from the server before each of {read_back} blocks.", "ok"))
+    if not run.active and run.policy_restored is not None:
+        lines.append(restored(run))
+    return lines
 
 
 def command(run: Run) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dashboard.charts.distribution import distribution
 from dashboard.charts.forest import Forest, forest
 from dashboard.charts.load import LoadDrawing, planned_load
-from dashboard.charts.pairs import pairs
+from dashboard.charts.pairs import LABELLED, pairs
 from dashboard.charts.timeline import timeline, timeline_range
 
-__all__ = ["Forest", "LoadDrawing", "distribution", "forest", "pairs", "planned_load", "timeline", "timeline_range"]
+__all__ = ["LABELLED", "Forest", "LoadDrawing", "distribution", "forest", "pairs", "planned_load", "timeline", "timeline_range"]

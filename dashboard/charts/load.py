@@ -21,6 +21,7 @@ class LoadDrawing:
     `order` is the arm of each block; `shown` of them are drawn, `more` are not.
     """
 
+    left: float  # where the cold request is sent
     cold: tuple[Bar, ...]
     warm: Bar
     short_at: float
@@ -48,8 +49,9 @@ def planned_load(cold: int, short: int, n_batch: int, share: float, pairs: int, 
     at = round(LEFT + min(max(share, 0.0), 1.0) * cold * unit, 3)
     order = block_order(pairs)
     return LoadDrawing(
+        left=LEFT,
         cold=bars if len(bars) <= 64 else (Bar(LEFT, round(cold * unit, 3)),),
-        warm=Bar(2.0, LEFT - 4.0),
+        warm=Bar(0.0, LEFT - 3.0),
         short_at=at,
         short=Bar(round(LEFT + cold * 1.03 * unit, 3), round(short * unit, 3)),
         batches=len(starts),

@@ -14,6 +14,7 @@ THICK = 0.66
 GAP_S = 0.02  # stretches closer than this are one
 ROOM = 0.3  # of the axis that a sentence inside a lane needs
 MOST_READOUTS = 2000
+GUTTER, NARROW_GUTTER = 88, 68  # px left of the plot, for the slots' names
 
 type Span = tuple[float, float]
 
@@ -72,7 +73,7 @@ def timeline(block: Mapping[str, Any], over: Span) -> Figure:
         "layout": base.layout(
             base.axis(over[0], over[1], grid, base.tick_words(grid), fixedrange=False, showgrid=True, layer="below traces"),
             base.axis(rows - 0.5, -0.5, [], [], showgrid=False),
-            margin={"l": 88, "r": 16, "t": 0, "b": 20, "pad": 0},
+            margin={"l": GUTTER, "r": 16, "t": 0, "b": 20, "pad": 0},
             dragmode="zoom",
             barmode="overlay",
             shapes=[shape for row, lane in enumerate(shown) for shape in _frame(row, lane)],
@@ -188,7 +189,7 @@ def _line(row: int, spans: Sequence[Span], line: dict[str, Any], name: str) -> d
     return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": line, "hoverinfo": "skip"}
 
 
-def _frame(row: int, lane: Lane) -> list[dict[str, Any]]:
+def _frame(row: int, lane: Lane, gutter: int) -> list[dict[str, Any]]:
     """The slot's square before its name, and the hairline under its lane."""
     square = {
         "type": "rect",
@@ -204,16 +205,13 @@ def _frame(row: int, lane: Lane) -> list[dict[str, Any]]:
         "line": {"width": 0},
     }
     rule = {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": row + 0.5, "y1": row + 0.5, "layer": "below"}
-    return [{**square, "x0": -NAME_AT, "x1": -NAME_AT + 10}, {**rule, "line": {"color": "--line", "width": 1}}]
+    return [{**square, "x0": -gutter, "x1": -gutter + 10}, {**rule, "line": {"color": "--line", "width": 1}}]
 
 
-NAME_AT = 70  # px left of the plot, inside the narrowest margin
-
-
-def _names(row: int, lane: Lane) -> list[dict[str, Any]]:
+def _name(row: int, lane: Lane, gutter: int) -> dict[str, Any]:
     role = f"  {lane.role}" if lane.role else ""
-    label = base.note(0, row, f"<b>{lane.slot}</b>{role}", xref="paper", xanchor="left", xshift=-NAME_AT + 15, yanchor="middle")
-    return [{**label, "font": {"size": 12, "color": "--ink-2"}}]
+    label = base.note(0, row, f"<b>{lane.slot}</b>{role}", xref="paper", xanchor="left", xshift=-gutter + 15, yanchor="middle")
+    return {**label, "font": {"size": 12, "color": "--ink-2"}}
 
 
 def _notes(row: int, lane: Lane, over: Span, room: float) -> list[dict[str, Any]]:

@@ -4,49 +4,234 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import lru_cache
+from typing import Any, cast
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_POST, require_safe
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.csp import CSP
+from django.views.decorators.csp import csp_override
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import HttpResponseClientRefresh
+from django_htmx.middleware import HtmxDetails
 
+from dashboard import arms, experiment_form, results, run_page
+from dashboard import roles as who
+from dashboard.charts import words
 from dashboard.roles import Role, at_least
+from workers import experiments as services
+from workers import selectors
+from workers.analysis import summary
+from workers.errors import ExperimentRefused
+from workers.models import Run
+
+# Plotly writes styles into its own elements and saves images through blobs; nothing else does.
+CHARTS_CSP: dict[str, list[str]] = {
+    **cast("dict[str, list[str]]", settings.SECURE_CSP),
+    "style-src": [CSP.SELF, CSP.UNSAFE_INLINE],
+    "img-src": [CSP.SELF, "data:", "blob:"],
+}
+
+
+class Request(HttpRequest):
+    htmx: HtmxDetails
+    user: User
 
 
 @require_safe
-def experiments(request: HttpRequest) -> HttpResponse:
-    from workers import selectors
+def experiments(request: Request) -> HttpResponse:
+    listed = selectors.list_runs()
+    entries = [_entry(run) for run in listed]
+    running = sum(1 for run in listed if run.active)
+    total = f"{len(listed)} run{'s' if len(listed) != 1 else ''}" + (f", {running} under way" if running else "")
+    context = {
+        "entries": entries,
+        "active": running,
+        "total": total if listed else "",
+        "may_run": who.may(request.user, Role.OPERATOR),
+    }
+    return render(request, "experiments/list.html#runs" if request.htmx else "experiments/list.html", context)
 
-    return render(request, "experiments/list.html", {"runs": selectors.list_runs()})
+
+def _entry(run: Run) -> dict[str, Any]:
+    state = run_page.state_of(run)
+    verdict = _verdict(run) if run.active else _ended_verdict(run.pk)
+    return {
+        "run": run,
+        "title": arms.title(*selectors.arm_labels(run)),
+        "scenario": run.scenario.replace("-", " "),
+        "mark": state.mark,
+        "tone": state.tone,
+        "word": state.word,
+        "verdict": verdict,
+        "no_verdict": (run.progress_text or "not begun") if run.active else run.error or "no pair is complete",
+    }
 
 
+def _verdict(run: Run) -> str:
+    return results.short_verdict(summary.measure("short_wall", selectors.complete_pairs(run)).ratio)
+
+
+@lru_cache(maxsize=2000)
+def _ended_verdict(pk: int) -> str:
+    """The samples of a run that is over do not change any more."""
+    return _verdict(selectors.get_run(pk))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @at_least(Role.OPERATOR)
-def experiment_new(request: HttpRequest) -> HttpResponse:
-    return render(request, "experiments/new.html", {})
+def experiment_new(request: Request) -> HttpResponse:
+    asked = experiment_form.read((request.POST if request.method == "POST" else request.GET).dict(), _copied(request))
+    targets = experiment_form.targets()
+    chosen = experiment_form.choose(targets, asked)
+    error = ""
+    if request.method == "POST" and "draw" not in request.POST:
+        error = " ".join(asked.problems)
+        if not error:
+            try:
+                return redirect("run", pk=_start(request, asked, chosen).pk)
+            except ExperimentRefused as refused:
+                error = refused.text
+    plan, drawing = experiment_form.drawing_of(asked, chosen)
+    fields = chosen.fields if chosen else {}
+    context = {
+        "targets": targets,
+        "chosen": chosen.server if chosen and not chosen.why_not else None,
+        "can_start": chosen is not None and not chosen.why_not,
+        "arms": [{"letter": arm, "choices": arms.choices(arm, fields, asked.sent)} for arm in ("A", "B")],
+        "values": asked.values,
+        "plan": plan,
+        "drawing": drawing,
+        "error": error,
+    }
+    template = "experiments/new.html#plan" if request.htmx else "experiments/new.html"
+    return render(request, template, context, status=409 if error else 200)
 
 
-@require_GET
-def run(request: HttpRequest, pk: int) -> HttpResponse:
-    from workers.models import Run
+def _copied(request: Request) -> Run | None:
+    number = request.GET.get("from", "")
+    return _run(int(number)) if number.isdigit() else None
 
-    return render(request, "experiments/run.html", {"run": get_object_or_404(Run, pk=pk)})
+
+def _start(request: Request, asked: experiment_form.Asked, chosen: experiment_form.Target | None) -> Run:
+    if chosen is None:
+        raise ExperimentRefused("No server is registered. Add one whose policies can be switched.")
+    if asked.server is not None and asked.server != chosen.server.pk:
+        raise ExperimentRefused("The chosen server is not registered any more. Choose another one.")
+    return services.start_run(
+        scenario=experiment_form.SCENARIO,
+        server=chosen.server,
+        policy_a=arms.asked("A", chosen.fields, asked.sent),
+        policy_b=arms.asked("B", chosen.fields, asked.sent),
+        repetitions=asked.repetitions,
+        scale=asked.scale,
+        share=asked.share,
+        by=request.user,
+    )
+
+
+def _run(pk: int) -> Run:
+    try:
+        return selectors.get_run(pk)
+    except Run.DoesNotExist:
+        raise Http404(f"There is no run {pk}.") from None
+
+
+@require_safe
+@csp_override(CHARTS_CSP)
+def run(request: Request, pk: int) -> HttpResponse:
+    shown = _run(pk)
+    if request.htmx and request.htmx.target == "progress":
+        if not shown.active:
+            return HttpResponseClientRefresh()
+        return render(request, "experiments/_live.html#progress", _live_context(request, shown))
+    context = _live_context(request, shown) if shown.active else _result_context(request, shown)
+    return render(request, "experiments/run.html", context)
+
+
+def _base_context(request: Request, shown: Run, found: dict[str, Any]) -> dict[str, Any]:
+    label_a, label_b = found["arms"]["A"], found["arms"]["B"]
+    return {
+        "run": shown,
+        "title": arms.title(label_a, label_b),
+        "arm_a": label_a,
+        "arm_b": label_b,
+        "state": run_page.state_of(shown),
+        "may_run": who.may(request.user, Role.OPERATOR),
+        "now": timezone.now(),
+        "results": found,
+    }
+
+
+def _live_context(request: Request, shown: Run) -> dict[str, Any]:
+    found = selectors.results(shown)
+    now = timezone.now()
+    _, samples = run_page.as_samples(selectors.sample_rows(shown))
+    figures = results.pair_figures(found["pairs"], shown.repetitions)
+    age = run_page.heartbeat_age(shown, now)
+    return {
+        **_base_context(request, shown, found),
+        "facts": run_page.facts(shown, now),
+        "progress_words": run_page.progress_words(shown),
+        "slow_words": run_page.slow_words(shown, now),
+        "heartbeat_age": words.span(age) if age is not None else "",
+        "log": run_page.log_of(samples, found["arms"]),
+        "figures": {name: figure for name, figure in figures.items() if name.endswith("-pairs")},
+    }
+
+
+def _result_context(request: Request, shown: Run) -> dict[str, Any]:
+    wanted = request.GET.get("pair", "")
+    found = selectors.results(shown, int(wanted) if wanted.isdigit() else None)
+    names, samples = run_page.as_samples(selectors.sample_rows(shown))
+    head, rows = run_page.sample_table(names, samples)
+    drawn = results.forest_of(found["measures"], found["noise"])
+    pairs = found["pairs"]
+    return {
+        **_base_context(request, shown, found),
+        "facts": run_page.facts(shown, timezone.now(), run_page.request_words(samples)),
+        "endings": run_page.endings(shown, len(pairs)),
+        "verdict": results.verdict_parts(found["verdict"]),
+        "notes": results.notes(found),
+        "warnings": found["warnings"],
+        "checks": run_page.checks(shown, samples),
+        "conditions": run_page.conditions(shown),
+        "forest": drawn,
+        "measures": results.measure_rows(found["measures"], drawn),
+        "interval_head": results.interval_head(found["measures"]),
+        "method": found["method"],
+        "figures": results.pair_figures(pairs, 0) if pairs else {},
+        "chart_roles": results.chart_roles(shown.conditions, pairs),
+        "timeline_figures": results.timeline_figures(found["timelines"]),
+        "timeline_arms": results.timeline_arms(found),
+        "pair": results.pair_choice(found, wanted),
+        "sample_names": head,
+        "samples": rows,
+        "sample_count": len(samples),
+        "samples_left": len(samples) - len(rows),
+        "command": run_page.command(shown),
+    }
 
 
 @require_POST
 @at_least(Role.OPERATOR)
-def run_stop(request: HttpRequest, pk: int) -> HttpResponse:
-    from workers.experiments import request_stop
-    from workers.models import Run
-
-    request_stop(get_object_or_404(Run, pk=pk), request.user)
-    return redirect("run", pk=pk)
+def run_stop(request: Request, pk: int) -> HttpResponse:
+    services.request_stop(_run(pk), request.user)
+    if not request.htmx:
+        return redirect("run", pk=pk)
+    shown = _run(pk)
+    if not shown.active:
+        return HttpResponseClientRefresh()
+    return render(request, "experiments/_live.html#progress", _live_context(request, shown))
 
 
 @require_safe
-def run_csv(request: HttpRequest, pk: int) -> HttpResponse:
-    from workers import selectors
-    from workers.models import Run
-
-    rows = selectors.sample_rows(get_object_or_404(Run, pk=pk))
+def run_csv(request: Request, pk: int) -> HttpResponse:
     out = io.StringIO()
-    csv.writer(out).writerows(rows)
-    return HttpResponse(out.getvalue(), content_type="text/csv")
+    csv.writer(out, lineterminator="\r\n").writerows(selectors.sample_rows(_run(pk)))
+    name = f"slotboard-run-{pk}.csv"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(out.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)

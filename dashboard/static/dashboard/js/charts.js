@@ -2,7 +2,7 @@
 import { readout } from "./charts/readout.js";
 import { fontFamily, themed } from "./charts/tokens.js";
 
-const NARROW = 560;
+const NARROW = 400;
 const ROW = 28;
 const AXIS = 22;
 const charts = new Map();
