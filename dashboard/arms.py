@@ -29,7 +29,7 @@ class Choice:
 
 
 def choices(arm: str, fields: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[Choice]:
-    """The selects of one arm, from the server's `switching.fields`; `chosen` is the form's data. What is not offered is left out."""
+    """The selects of one arm, from the server's `switching.fields`; `chosen` is the form's data."""
     offered = [field for field in LABELS if fields.get(field, {}).get("values")]
     return [
         Choice(

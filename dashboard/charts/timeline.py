@@ -76,14 +76,15 @@ def timeline(block: Mapping[str, Any], over: Span) -> Figure:
             margin={"l": GUTTER, "r": 16, "t": 0, "b": 20, "pad": 0},
             dragmode="zoom",
             barmode="overlay",
-            shapes=[shape for row, lane in enumerate(shown) for shape in _frame(row, lane)],
+            shapes=[shape for row, lane in enumerate(shown) for shape in _frame(row, lane, GUTTER)],
             annotations=[
-                label for row, lane in enumerate(shown) for label in (*_names(row, lane), *_notes(row, lane, over, ROOM))
+                label for row, lane in enumerate(shown) for label in (_name(row, lane, GUTTER), *_notes(row, lane, over, ROOM))
             ],
         ),
         "narrow": {
-            "margin": {"l": 72, "r": 0, "t": 0, "b": 20, "pad": 0},
-            "annotations": [label for row, lane in enumerate(shown) for label in _names(row, lane)],
+            "margin": {"l": NARROW_GUTTER, "r": 0, "t": 0, "b": 20, "pad": 0},
+            "shapes": [shape for row, lane in enumerate(shown) for shape in _frame(row, lane, NARROW_GUTTER)],
+            "annotations": [_name(row, lane, NARROW_GUTTER) for row, lane in enumerate(shown)],
         },
         "rows": rows,
         "readouts": [_readout(step, lanes) for step in steps[:MOST_READOUTS]] or _request_readouts(requests, origin or 0.0),
