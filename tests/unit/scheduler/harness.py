@@ -139,6 +139,9 @@ class Bench:
         found: dict[str, object] = slots[index]
         return found
 
+    def free(self, index: int) -> bool:
+        return self.scheduler._slots[index].task is None
+
     def phase(self) -> dict[str, object]:
         found = self.view()["phase"]
         assert isinstance(found, dict)

@@ -115,7 +115,7 @@ class TestRepeatedLowIndexArrivals:
         other = made.submit(1, 12)
 
         def refill() -> None:
-            if 0 < len(made.rows) < 8 and made.slot(0)["task"] is None:
+            if 0 < len(made.rows) < 8 and made.free(0):
                 made.submit(0, 8)
 
         return made.run(each=refill), other

@@ -1,0 +1,240 @@
+"""What must hold under every policy, every switch and every fault: nothing lost, nothing counted twice, the same tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from engine.scheduler.plan import EntryKind, FinishReason
+from engine.scheduler.policy import PhaseMode, PrefillOrder, RotationStart
+from engine.scheduler.slots import SlotState
+from engine.scheduler.task import Group
+from tests.unit.scheduler.harness import EMBEDDING, A, B, Bench
+
+orders, starts, phases = (
+    st.sampled_from(list(PrefillOrder)),
+    st.sampled_from(list(RotationStart)),
+    st.sampled_from(list(PhaseMode)),
+)
+chunks = st.one_of(st.none(), st.integers(1, 8))
+policies = st.fixed_dictionaries({"prefill_order": orders, "rotation_start": starts, "phase": phases, "prefill_chunk": chunks})
+groups = st.sampled_from([Group(), A, B])
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A task to come: submitted before step `at`, its prompt made of few different tokens so that beginnings are shared."""
+
+    at: int
+    slot: int
+    prompt: list[int]
+    n_predict: int
+    group: Group
+    n_children: int
+
+
+wishes = st.lists(
+    st.builds(
+        Wish,
+        at=st.integers(0, 12),
+        slot=st.integers(-1, 3),
+        prompt=st.lists(st.integers(0, 1), min_size=1, max_size=25),
+        n_predict=st.integers(0, 6),
+        group=groups,
+        n_children=st.sampled_from([0, 0, 0, 1, 2]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def serve(load: list[Wish], changes: dict[int, dict[str, object]], **config: object) -> dict[int, list[int]]:
+    """Runs the load, changing the policy before the steps named, and answers with each task's tokens."""
+    made = Bench.make(4, 8, **config)
+    for step in range(2000):
+        for index, wish in enumerate(load):
+            if wish.at == step:
+                made.next_id = 100 * index
+                children = tuple(made.next_id + 2 + child for child in range(wish.n_children))
+                made.submit(
+                    wish.slot,
+                    prompt=wish.prompt,
+                    n_predict=wish.n_predict,
+                    group=wish.group,
+                    children=children,
+                    eog=frozenset({3}),
+                )
+        if step in changes:
+            made.switch(**changes[step])
+        if not made.scheduler.has_work and step > 12:
+            break
+        made.step()
+    assert not made.scheduler.has_work
+    assert made.scheduler.queue_depth == 0
+    wanted = [100 * i + 1 for i in range(len(load))] + [100 * i + 2 + c for i, w in enumerate(load) for c in range(w.n_children)]
+    assert sorted(made.ended) == sorted(wanted)
+    assert {finished.reason for finished in made.ended.values()} <= {FinishReason.LIMIT, FinishReason.EOS}
+    return made.outputs
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    load=wishes,
+    policy=policies,
+    changes=st.dictionaries(st.integers(0, 30), policies, max_size=6),
+    kv_mode=st.sampled_from(["split", "unified"]),
+    can_trim=st.booleans(),
+    cont_batching=st.booleans(),
+)
+def test_the_same_tokens_come_out_under_every_policy_and_every_switch(
+    load: list[Wish],
+    policy: dict[str, object],
+    changes: dict[int, dict[str, object]],
+    kv_mode: str,
+    can_trim: bool,
+    cont_batching: bool,
+) -> None:
+    """The model's next token is a pure function of the slot's cells, as greedy sampling is."""
+    plain = serve(load, {})
+    assert serve(load, {0: policy}, kv_mode=kv_mode, can_trim=can_trim, cont_batching=cont_batching) == plain
+    assert serve(load, changes, kv_mode=kv_mode, can_trim=can_trim, cont_batching=cont_batching) == plain
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """Any order of submit, step, cancel, finish, switch and failure."""
+
+    tasks: Bundle[int] = Bundle("tasks")
+
+    @initialize(
+        kv_mode=st.sampled_from(["split", "unified"]),
+        can_trim=st.booleans(),
+        slots=st.integers(1, 4),
+        cont_batching=st.booleans(),
+    )
+    def build(self, kv_mode: str, can_trim: bool, slots: int, cont_batching: bool) -> None:
+        self.made = Bench.make(
+            slots, 8, kv_mode=kv_mode, can_trim=can_trim, cont_batching=cont_batching, n_ctx_slot=40, n_ctx=40 * slots
+        )
+        self.submitted: set[int] = set()
+        self.prompt_tokens = self.generated = 0
+
+    @rule(
+        target=tasks,
+        slot=st.integers(-1, 5),
+        prompt=st.lists(st.integers(0, 1), max_size=42),
+        n_predict=st.integers(-1, 5),
+        group=st.sampled_from([Group(), A, EMBEDDING]),
+        n_children=st.sampled_from([0, 0, 0, 1, 2]),
+    )
+    def submit(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> object:
+        self.made.next_id += 10
+        children = tuple(self.made.next_id + 2 + child for child in range(n_children))
+        task = self.made.submit(slot, prompt=prompt, n_predict=n_predict, group=group, children=children)
+        self.submitted |= {task, *children}
+        return multiple(task, *children)
+
+    @rule(n=st.integers(1, 6))
+    def step(self, n: int) -> None:
+        for _ in range(n):
+            self.check(self.made.step())
+
+    @rule(slot=st.integers(0, 3))
+    def step_with_a_fault(self, slot: int) -> None:
+        self.check(self.made.step(errors={slot: "no candidate left"}))
+
+    @rule()
+    def fail(self) -> None:
+        before = {slot.task_id for slot in self.made.scheduler._slots if slot.task is not None}
+        settlement = self.made.fail()
+        hit = {entry.task_id for entry in self.made.plans[-1].entries}
+        ended = {finished.task_id for finished in settlement.finished if finished.task_id in before}
+        children = {task for task in ended if "parent task" in self.made.ended[task].error}
+        assert hit <= ended | (set() if self.made.plans[-1].entries else hit)
+        assert not self.made.plans[-1].entries or ended == hit | children
+
+    @rule(task=consumes(tasks))
+    def cancel(self, task: int) -> None:
+        others = self.living() - {task}
+        finished = self.made.scheduler.cancel(task, self.made.now)
+        if finished is not None:
+            self.made.gone(finished)
+            assert finished.reason is FinishReason.CANCELLED
+        late = {one.task_id for one in self.made.scheduler._tenancy.ended}
+        assert others - late == self.living() - {task} - late
+
+    @rule(task=tasks)
+    def finish(self, task: int) -> None:
+        slot = self.made.scheduler._tenancy.where.get(task)
+        if slot is not None and slot.state is SlotState.GENERATING:
+            finished = self.made.scheduler.finish(task, FinishReason.WORD, self.made.now)
+            assert finished is not None
+            self.made.gone(finished)
+
+    @rule(policy=policies, ttl_s=st.one_of(st.none(), st.floats(0.5, 20)))
+    def switch(self, policy: dict[str, object], ttl_s: float | None) -> None:
+        self.made.switch(ttl_s, **policy)
+
+    def living(self) -> set[int]:
+        tenancy = self.made.scheduler._tenancy
+        queued = {task for item in tenancy.queue for task in (item.task.id, *item.task.children)}
+        return queued | set(tenancy.where)
+
+    def check(self, settlement: object) -> None:
+        plan = self.made.plans[-1]
+        totals = self.made.scheduler._totals
+        self.generated += len(self.made.settlements[-1].emissions)
+        assert totals.generated_tokens == self.generated
+        assert len({entry.slot for entry in plan.entries}) == len(plan.entries)
+        prompts = [entry for entry in plan.entries if entry.kind is EntryKind.PROMPT]
+        assert not prompts or plan.n_tokens <= 8
+        served = {entry.slot for entry in plan.entries}
+        assert not served & {skip.slot for skip in plan.skipped}
+        assert not served & set(plan.held)
+        group = {self.made.scheduler._slots[entry.slot].group for entry in plan.entries} - {None}
+        assert len(group) <= 1 or plan.group in group
+
+    @invariant()
+    def each_task_is_in_exactly_one_place(self) -> None:
+        tenancy = self.made.scheduler._tenancy
+        places = [task for item in tenancy.queue for task in (item.task.id, *item.task.children)]
+        places += list(tenancy.where)
+        places += [finished.task_id for finished in tenancy.ended]
+        places += list(self.made.ended)
+        assert sorted(places) == sorted(self.submitted)
+
+    @invariant()
+    def slots_hold_what_the_model_holds(self) -> None:
+        for slot, cells in zip(self.made.scheduler._slots, self.made.model.cells, strict=True):
+            assert slot.cells == cells[: len(slot.cells)]
+            if slot.task is not None and slot.visited and slot.state is not SlotState.IDLE:
+                assert slot.cells == cells
+            assert len(slot.cells) < 40 + 1
+
+    @invariant()
+    def states_agree_with_their_facts(self) -> None:
+        barrier = self.made.scheduler._phases.is_barrier
+        for slot in self.made.scheduler._slots:
+            assert (slot.task is None) == (slot.state is SlotState.IDLE)
+            assert (slot.first_token is not None) == (slot.state is SlotState.HELD)
+            assert not slot.member or barrier
+            assert slot.state is not SlotState.QUEUED or barrier
+
+    @invariant()
+    def nobody_waits_while_a_slot_suits_him(self) -> None:
+        scheduler = self.made.scheduler
+        if scheduler.queue_depth and not scheduler._tenancy.where:
+            raise AssertionError("tasks wait though every slot is idle")
+
+    def teardown(self) -> None:
+        if not hasattr(self, "made"):
+            return
+        self.made.run(limit=4000)
+        assert set(self.made.ended) == self.submitted
+        assert not self.living()
+
+
+SchedulerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSchedulerMachine = SchedulerMachine.TestCase
