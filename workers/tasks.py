@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
@@ -16,7 +17,7 @@ from workers.models import Run, RunState
 
 @app.task(name=RUN_TASK, bind=True, acks_late=False)  # type: ignore[untyped-decorator]
 def run_experiment(task: Any, run_id: int) -> bool:
-    return steps.conduct(run_id, str(task.request.hostname or socket.gethostname()))
+    return steps.conduct(run_id, f"{task.request.hostname or socket.gethostname()} pid {os.getpid()}")
 
 
 @app.task(name="workers.reap")  # type: ignore[untyped-decorator]
@@ -32,7 +33,7 @@ def reap_at_start(**_: object) -> None:
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def stop_own_runs(sender: object = None, **_: object) -> None:
     """A worker that is asked to end stops its runs like an operator would, so that slots and policy are left clean."""
-    Run.objects.filter(worker=str(sender), state=RunState.RUNNING).update(
+    Run.objects.filter(worker__startswith=f"{sender} pid ", state=RunState.RUNNING).update(
         state=RunState.STOPPING, stop_requested=True, stop_reason="the worker was shut down"
     )
     close_old_connections()

@@ -104,5 +104,4 @@ def robust_sentence(touched: Sequence[int], ratio: Ratio) -> str:
     """What the short request's ratio is without the pairs that something foreign touched."""
     numbers = ", ".join(str(number) for number in touched)
     name = "pair" if len(touched) == 1 else "pairs"
-    amount = f"{_amount(ratio, 'sooner', 'later')}{_brackets(_interval(ratio))}"
-    return f"Without {name} {numbers} the short request finished {amount}."
+    return f"Without {name} {numbers} the short request {_finished(ratio)}."
