@@ -10,10 +10,10 @@ from typing import Any
 
 from dashboard import arms
 from dashboard.charts import words
+from dashboard.sample_table import Sample
 from workers.models import Run, RunState
 
 SILENT_S = 5.0  # without a word from the worker the page says so
-MOST_SAMPLES = 400  # rows of the table on the page; the CSV has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,17 @@ def endings(run: Run, pairs: int) -> list[Line]:
     reason = run.error or run.stop_reason
     if reason and not reason.endswith("."):
         reason += "."
+    reason = reason[:1].upper() + reason[1:]
+    policy = restored(run)
+    put_back = policy.text if run.policy_restored is not False else ""
     lines = []
     if run.state == RunState.STOPPED:
-        lines.append(Line(f"Stopped before its end; {known}. {reason}".strip(), "held"))
+        lines.append(Line(f"Stopped before its end; {known}. {reason} {put_back}".strip(), "held"))
     elif run.state == RunState.FAILED:
-        lines.append(Line(f"Failed; {known}. {reason}".strip(), "failed", "error", "is-bad"))
+        lines.append(Line(f"Failed; {known}. {reason} {put_back}".strip(), "failed", "error", "is-bad"))
     elif run.state == RunState.LOST:
-        lines.append(Line(f"The worker stopped reporting; {known}. {reason}".strip(), "silent", "warning", "is-warn"))
-    return [*lines, restored(run)]
+        lines.append(Line(f"The worker stopped reporting; {known}. {reason} {put_back}".strip(), "silent", "warning", "is-warn"))
+    return lines if put_back else [*lines, policy]
 
 
 def restored(run: Run) -> Line:
@@ -92,7 +95,7 @@ def facts(run: Run, now: datetime, requests: str = "") -> dict[str, str]:
         "full_a": arms.full(run.policy_a),
         "full_b": arms.full(run.policy_b),
         "blocks": f"{2 * run.repetitions} in ABBA order" if run.repetitions > 1 else "2, A then B",
-        "scale": f"{run.scale:g}",
+        "scale": str(round(run.scale, 3)),
         "requests": requests,
         "took": words.span(took) if took is not None else "",
         "left": words.span(left) if left is not None else "",
@@ -116,7 +119,7 @@ def slow_words(run: Run, now: datetime) -> str:
     age = heartbeat_age(run, now)
     if age is not None and age > SILENT_S:
         told = words.span(age)
-        return f"The worker last reported {told} ago. After 15 s of silence the run counts as lost and the policy is put back."
+        return f"The worker last reported {told} ago. After 15 s of silence the run counts as lost and the policy is put back."
     return ""
 
 
@@ -135,16 +138,6 @@ class LogLine:
     wait: str
     cold: str
     note: str
-
-
-type Sample = dict[str, Any]
-
-
-def as_samples(rows: Iterable[list[str | int | float | None]]) -> tuple[list[str], list[Sample]]:
-    """Column names and samples from `workers.selectors.sample_rows`, whose first row is the header."""
-    listed = iter(rows)
-    names = [str(name) for name in next(listed, [])]
-    return names, [dict(zip(names, row, strict=True)) for row in listed]
 
 
 def log_of(samples: Iterable[Sample], labels: Mapping[str, str], most: int = 12) -> list[LogLine]:
@@ -173,51 +166,6 @@ def _log_line(number: int, by_role: Mapping[str, Sample], labels: Mapping[str, s
         cold=told("cold", "wall_s"),
         note="; ".join(errors) or ("" if arm else "how long each takes alone"),
     )
-
-
-def request_words(samples: Iterable[Sample]) -> str:
-    """ "16 counted, 9 warm-up, none failed"."""
-    listed = list(samples)
-    if not listed:
-        return ""
-    counted = sum(1 for sample in listed if sample["pair"] and sample["role"] in ("short", "cold"))
-    failed = sum(1 for sample in listed if not sample["ok"])
-    rest = len(listed) - counted
-    parts = [f"{words.whole(counted)} counted", *([f"{words.whole(rest)} warm-up"] if rest else [])]
-    return ", ".join([*parts, f"{words.whole(failed)} failed" if failed else "none failed"])
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    text: str
-    numeric: bool
-
-
-HEADS = {"sent_at": "sent, s", "first_token_at": "first token, s", "done_at": "done, s"}
-
-
-def sample_table(names: list[str], samples: list[Sample]) -> tuple[list[Cell], list[list[Cell]]]:
-    """Head and rows; moments count from the first one sent, since Unix seconds say nothing to the eye."""
-    shown = [name for name in names if name not in ("run", "ok", "policy_version")]
-    numeric = {name for name in shown if name not in ("arm", "role", "error")}
-    start = min((sample["sent_at"] for sample in samples), default=0.0)
-    head = [
-        Cell(HEADS.get(name, name.replace("_s", ", s") if name.endswith("_s") else name.replace("_", " ")), name in numeric)
-        for name in shown
-    ]
-    rows = [[Cell(_cell_text(sample, name, start), name in numeric) for name in shown] for sample in samples[:MOST_SAMPLES]]
-    return head, rows
-
-
-def _cell_text(sample: Sample, name: str, start: float) -> str:
-    value = sample[name]
-    if value is None:
-        return "not reached" if name.endswith(("_at", "_s")) else ""
-    if name.endswith("_at"):
-        return f"{value - start:.3f}"
-    if name.endswith("_s"):
-        return f"{value:.3f}"
-    return words.whole(value) if name in ("n_prompt", "n_cached") else str(value)
 
 
 def conditions(run: Run) -> list[tuple[str, str]]:
@@ -290,7 +238,7 @@ def checks(run: Run, samples: list[Sample]) -> list[Line]:
     read_back = sum(1 for version in versions.values() if version is not None)
     if read_back:
         lines.append(Line(f"The policy was read back from the server before each of {read_back} blocks.", "ok"))
-    if not run.active and run.policy_restored is not None:
+    if run.state == RunState.FINISHED and run.policy_restored:
         lines.append(restored(run))
     return lines
 

@@ -44,17 +44,13 @@ def tick_words(values: Sequence[float], unit: str = "s") -> list[str]:
     return [*words[:-1], f"{words[-1]} {unit}"] if words else []
 
 
-def limits(values: Sequence[float], cut: bool = True) -> tuple[float, float]:
-    """Axis limits that hold `values`: from zero, or cut to where the dots are when they lie close together."""
-    if not values:
-        return 0.0, 1.0
-    low, high = min(values), max(values)
-    if not cut or high <= 0 or high - low > 0.3 * high:
-        grid = ticks(0.0, high or 1.0)
-        return 0.0, grid[-1]
+def dot_axis(values: Sequence[float]) -> list[float]:
+    """Ticks that hold `values`: from zero, or cut to where the dots are when they lie close together. The ends are the limits."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if high <= 0 or high - low > 0.3 * high:
+        return ticks(0.0, high if high > 0 else 1.0, 3)
     pad = max((high - low) * 0.15, high * 0.01)
-    grid = ticks(max(0.0, low - pad), high + pad, 3)
-    return grid[0], grid[-1]
+    return ticks(max(0.0, low - pad), high + pad, 3)
 
 
 def axis(low: float, high: float, values: Sequence[float], words: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 from dashboard.charts import base, words
 from dashboard.charts.base import Figure
 
-OFFSET = 0.16
 LABELLED = 12  # with more pairs the words beside the dots would run into each other
 THINNED = 16
 
@@ -30,14 +29,15 @@ def _value(pair: dict[str, Any], arm: str, role: str, field: str) -> float | Non
 def pairs(rows: Sequence[Row], planned: int = 0) -> Figure:
     """`planned` pairs keep their place on the axis from the start, so that dots do not move while a run goes on."""
     known = [value for _, a, b in rows for value in (a, b) if value is not None]
-    low, high = base.limits(known)
-    grid = base.ticks(low, high, 3)
+    grid = base.dot_axis(known)
+    low, high = grid[0], grid[-1]
     last = max([planned, *(number for number, _, _ in rows), 1])
     every = 1 if last <= THINNED else 5
     shown = [number for number in range(1, last + 1) if number == 1 or number % every == 0]
     dot = 9 if last <= 20 else 7
+    offset = min(0.2, 0.02 * last)  # a few pixels to either side, however many pairs share the width
     return {
-        "data": [_joined(rows), _dots(rows, "A", dot), _dots(rows, "B", dot)],
+        "data": [_joined(rows, offset), _dots(rows, "A", dot, offset), _dots(rows, "B", dot, offset)],
         "layout": base.layout(
             base.axis(0.5, last + 0.5, shown, [str(number) for number in shown], showgrid=False, showline=low == 0),
             base.axis(low, high, grid, base.tick_words(grid)),
@@ -49,12 +49,12 @@ def pairs(rows: Sequence[Row], planned: int = 0) -> Figure:
     }
 
 
-def _joined(rows: Sequence[Row]) -> dict[str, Any]:
+def _joined(rows: Sequence[Row], offset: float) -> dict[str, Any]:
     x: list[float | None] = []
     y: list[float | None] = []
     for number, a, b in rows:
         if a is not None and b is not None:
-            x += [number - OFFSET, number + OFFSET, None]
+            x += [number - offset, number + offset, None]
             y += [base.number(a), base.number(b), None]
     return {
         "type": "scatter",
@@ -66,8 +66,8 @@ def _joined(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _dots(rows: Sequence[Row], arm: str, size: int) -> dict[str, Any]:
-    side, column = (-OFFSET, 1) if arm == "A" else (OFFSET, 2)
+def _dots(rows: Sequence[Row], arm: str, size: int, offset: float) -> dict[str, Any]:
+    side, column = (-offset, 1) if arm == "A" else (offset, 2)
     points = [(row[0] + side, row[column]) for row in rows if row[column] is not None]
     marker: dict[str, Any] = {"size": size, "color": "--series"}
     if arm == "A":

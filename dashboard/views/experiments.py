@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_htmx.http import HttpResponseClientRefresh
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import arms, experiment_form, results, run_page
+from dashboard import arms, experiment_form, results, run_page, sample_table
 from dashboard import roles as who
 from dashboard.charts import words
 from dashboard.roles import Role, at_least
@@ -169,7 +169,7 @@ def _base_context(request: Request, shown: Run, found: dict[str, Any]) -> dict[s
 def _live_context(request: Request, shown: Run) -> dict[str, Any]:
     found = selectors.results(shown)
     now = timezone.now()
-    _, samples = run_page.as_samples(selectors.sample_rows(shown))
+    _, samples = sample_table.as_samples(selectors.sample_rows(shown))
     figures = results.pair_figures(found["pairs"], shown.repetitions)
     age = run_page.heartbeat_age(shown, now)
     return {
@@ -186,17 +186,18 @@ def _live_context(request: Request, shown: Run) -> dict[str, Any]:
 def _result_context(request: Request, shown: Run) -> dict[str, Any]:
     wanted = request.GET.get("pair", "")
     found = selectors.results(shown, int(wanted) if wanted.isdigit() else None)
-    names, samples = run_page.as_samples(selectors.sample_rows(shown))
-    head, rows = run_page.sample_table(names, samples)
+    names, samples = sample_table.as_samples(selectors.sample_rows(shown))
+    head, rows = sample_table.table(names, samples)
     drawn = results.forest_of(found["measures"], found["noise"])
     pairs = found["pairs"]
+    endings = run_page.endings(shown, len(pairs))
     return {
         **_base_context(request, shown, found),
-        "facts": run_page.facts(shown, timezone.now(), run_page.request_words(samples)),
-        "endings": run_page.endings(shown, len(pairs)),
+        "facts": run_page.facts(shown, timezone.now(), sample_table.request_words(samples)),
+        "endings": endings,
         "verdict": results.verdict_parts(found["verdict"]),
         "notes": results.notes(found),
-        "warnings": found["warnings"],
+        "warnings": [text for text in found["warnings"] if not any(text in line.text for line in endings)],
         "checks": run_page.checks(shown, samples),
         "conditions": run_page.conditions(shown),
         "forest": drawn,
