@@ -18,6 +18,7 @@ type KindChoice = Literal["auto", "engine", "llama_server"]
 
 PROBE_S = 5.0
 _KEY_NEEDED = "The server asks for a key; give it with the registration."
+_LOADING = "The server still loads its model, and does not tell yet what it is; try again, or name its kind."
 _KEY_REFUSED = "The server does not accept this key."
 
 
@@ -41,7 +42,7 @@ def probe(base_url: str, api_key: str = "") -> Probe:
     if answer.status in (401, 403):
         return Probe("", _KEY_REFUSED if api_key else _KEY_NEEDED, "api_key")
     if answer.status == 503:
-        return Probe("", "The server still loads its model, and does not tell yet what it is; try again, or name its kind.")
+        return Probe("", _LOADING)
     if 300 <= answer.status < 400:
         return Probe("", "The address redirects elsewhere; register the final address.")
     if _is_health(wire.call(target, "GET", "/health", read_s=PROBE_S)):

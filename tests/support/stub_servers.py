@@ -1,0 +1,335 @@
+"""Inference servers that answer what a test tells them to, over real sockets, with uvicorn in a thread.
+
+with running(FakeLlamaServer()) as server:
+    server.slots = [...]
+    server.url
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+type Json = dict[str, Any]
+
+IDLE_SLOT: Json = {"id": 0, "n_ctx": 65536, "speculative": False, "is_processing": False}
+OFF_SLOTS: Json = {
+    "error": {
+        "code": 501,
+        "message": "This server does not support slots endpoint. Start it with `--slots`",
+        "type": "not_supported_error",
+    }
+}
+OFF_METRICS: Json = {
+    "error": {
+        "code": 501,
+        "message": "This server does not support metrics endpoint. Start it with `--metrics`",
+        "type": "not_supported_error",
+    }
+}
+LOADING: Json = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
+BAD_KEY: Json = {"error": {"message": "Invalid API Key", "type": "authentication_error", "code": 401}}
+
+
+def busy_slot(slot: int = 0, task: int = 135, **changes: Any) -> Json:
+    """A slot at work as present builds report it: 1,000 prompt tokens of which 200 were cached, one token generated."""
+    token = {"has_next_token": True, "has_new_line": False, "n_remain": -1, "n_decoded": changes.pop("n_decoded", 1)}
+    shown = {
+        "id": slot,
+        "n_ctx": 65536,
+        "speculative": False,
+        "is_processing": True,
+        "id_task": task,
+        "n_prompt_tokens": 1000,
+        "n_prompt_tokens_processed": 800,
+        "n_prompt_tokens_cache": 200,
+        "next_token": [token],
+    }
+    return shown | changes
+
+
+@dataclass
+class FakeServer:
+    """Counts requests and how many are pending at once. `hold` keeps answers of a path back until it is cleared."""
+
+    api_key: str = ""
+    loading: bool = False
+    seen: Counter[str] = field(default_factory=Counter)
+    keys: list[str | None] = field(default_factory=list)
+    pending: int = 0
+    most_pending: int = 0
+    times: list[float] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    url: str = ""
+
+    def routes(self) -> list[Route]:
+        raise NotImplementedError
+
+    def app(self) -> Starlette:
+        return Starlette(routes=[*self.routes(), Route("/{rest:path}", self._unknown)])
+
+    async def _unknown(self, request: Request) -> Response:
+        error = {"code": 404, "message": "File Not Found", "type": "not_found_error"}
+        return await self.enter(request) or JSONResponse({"error": error}, 404)
+
+    async def enter(self, request: Request, *, public: bool = False) -> Response | None:
+        """Notes the request; an answer when it gets no further."""
+        self.seen[request.url.path] += 1
+        self.times.append(time.monotonic())
+        self.keys.append(request.headers.get("authorization"))
+        self.pending += 1
+        self.most_pending = max(self.most_pending, self.pending)
+        try:
+            while request.url.path in self.held:
+                await asyncio.sleep(0.01)
+        finally:
+            self.pending -= 1
+        if self.loading:
+            return JSONResponse(LOADING, 503)
+        if self.api_key and not public and request.headers.get("authorization") != f"Bearer {self.api_key}":
+            return JSONResponse(BAD_KEY, 401)
+        return None
+
+
+@dataclass
+class FakeLlamaServer(FakeServer):
+    """A stock llama-server by its answers. It sleeps when its slots were not asked for during `sleep_after_s`."""
+
+    slots: list[Json] = field(default_factory=lambda: [IDLE_SLOT])
+    props: Json = field(
+        default_factory=lambda: {
+            "total_slots": 1,
+            "model_path": "/models/tiny.gguf",
+            "build_info": "b11549-abc",
+            "default_generation_settings": {"n_ctx": 65536},
+            "is_sleeping": False,
+        }
+    )
+    slots_off: bool = False
+    metrics: str | None = None
+    process_start: str = ""
+    slots_answer: tuple[int, Any] | None = None
+    sleep_after_s: float | None = None
+    used_at: float = field(default_factory=time.monotonic)
+    woken: int = 0
+
+    def routes(self) -> list[Route]:
+        paths = {"/health": self._health, "/props": self._props, "/slots": self._slots, "/metrics": self._metrics}
+        return [Route(path, handler) for path, handler in paths.items()]
+
+    @property
+    def sleeping(self) -> bool:
+        return self.sleep_after_s is not None and time.monotonic() - self.used_at > self.sleep_after_s
+
+    async def _health(self, request: Request) -> Response:
+        return await self.enter(request, public=True) or JSONResponse({"status": "ok"})
+
+    async def _props(self, request: Request) -> Response:
+        return await self.enter(request) or JSONResponse({**self.props, "is_sleeping": self.sleeping})
+
+    async def _slots(self, request: Request) -> Response:
+        if (refusal := await self.enter(request)) is not None:
+            return refusal
+        self.woken += self.sleeping
+        self.used_at = time.monotonic()
+        if self.slots_answer is not None:
+            return JSONResponse(self.slots_answer[1], self.slots_answer[0])
+        return JSONResponse(OFF_SLOTS, 501) if self.slots_off else JSONResponse(self.slots)
+
+    async def _metrics(self, request: Request) -> Response:
+        if (refusal := await self.enter(request)) is not None:
+            return refusal
+        if self.metrics is None:
+            return JSONResponse(OFF_METRICS, 501)
+        headers = {"Process-Start-Time-Unix": self.process_start} if self.process_start else {}
+        return Response(self.metrics, media_type="text/plain", headers=headers)
+
+
+POLICY_FIELDS: Json = {
+    "prefill_order": {
+        "values": ["physical", "rotating"],
+        "default": "physical",
+        "meaning": "In which order slots are visited.",
+        "takes_effect": "next iteration",
+    }
+}
+
+
+def engine_slot(slot: int = 0, **changes: Any) -> Json:
+    """An idle slot as the engine reports it."""
+    counts = dict.fromkeys(("n_prompt", "n_cached", "n_processed", "n_generated", "n_tokens"), 0)
+    times = dict.fromkeys(("submitted_at", "first_visit_at", "prompt_done_at", "first_token_at"))
+    shown = {"id": slot, "state": "idle", "since": 1.0, "task": None, "client": "", "group": "", "n_ctx": 4096, "n_predict": None}
+    return shown | counts | times | {"member": False, "waiting_for": "", "last_service_iteration": None} | changes
+
+
+def iteration(
+    i: int, t: float, *, prompt: list[list[int]] | None = None, gen: list[list[int]] | None = None, ms: float = 100.0
+) -> Json:
+    """One iteration that ran for `ms`."""
+    times = {"i": i, "t": t, "plan_ms": 0.0, "run_ms": ms, "settle_ms": 0.0}
+    work = {"prompt": prompt or [], "gen": gen or [], "skipped": [], "held": []}
+    return (
+        times
+        | work
+        | {
+            "phase": "continuous",
+            "cohort": None,
+            "sealed": False,
+            "anchor": 0,
+            "cursor": 0,
+            "policy": 1,
+            "queue": 0,
+            "error": "",
+        }
+    )
+
+
+@dataclass
+class FakeEngine(FakeServer):
+    """The engine's control surface by its answers. `tell` sends an update to whoever follows the events."""
+
+    slots: list[Json] = field(default_factory=lambda: [engine_slot(0), engine_slot(1)])
+    version: int = 1
+    requested: Json = field(default_factory=lambda: {"prefill_order": "physical"})
+    reason: str = ""
+    started_at: float = 1000.0
+    iterations: list[Json] = field(default_factory=list)
+    patch_answer: tuple[int, Any] | None = None
+    ignore_patches: bool = False
+    resumed_after: list[str | None] = field(default_factory=list)
+    updates: int = 0
+    raw_updates: list[bytes] = field(default_factory=list)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/health", self._health),
+            Route("/scheduler", self._scheduler),
+            Route("/scheduler/policy", self._patch, methods=["PATCH"]),
+            Route("/scheduler/events", self._events),
+        ]
+
+    def policy(self) -> Json:
+        shown = {"version": self.version, "requested": self.requested, "effective": self.requested, "reasons": {}}
+        deadline = {"effective_from_iteration": self.last, "changed_at": time.time(), "reverts_at": None, "reverts_to": None}
+        return shown | deadline | {"reason": self.reason}
+
+    @property
+    def last(self) -> int:
+        return int(self.iterations[-1]["i"]) if self.iterations else 0
+
+    def state(self) -> Json:
+        counts = {"n_slots": len(self.slots), "n_ctx": 8192, "n_ctx_slot": 4096, "n_batch": 2048, "n_ubatch": 512, "n_threads": 1}
+        return {
+            "server": {"name": "tiny", "backend": "simulated", "build": "stub", "started_at": self.started_at} | counts,
+            "t": time.time(),
+            "iteration": self.last,
+            "policy": self.policy(),
+            "kv": {"mode": "split", "resolved_from": "flag", "used": 0, "size": 8192},
+            "phase": {"name": "idle", "sealed": False, "cohort": None},
+            "cursor": 0,
+            "anchor": 0,
+            "queue": {"depth": 0, "oldest_s": None},
+            "totals": {"prompt_tokens": 0, "generated_tokens": 0},
+            "slots": self.slots,
+        }
+
+    def tell(self) -> None:
+        self.updates += 1
+
+    async def _health(self, request: Request) -> Response:
+        return await self.enter(request, public=True) or JSONResponse({"status": "ok"})
+
+    async def _scheduler(self, request: Request) -> Response:
+        capabilities = {"policy": POLICY_FIELDS, "ttl": True, "events": True}
+        return await self.enter(request) or JSONResponse({**self.state(), "capabilities": capabilities})
+
+    async def _patch(self, request: Request) -> Response:
+        if (refusal := await self.enter(request)) is not None:
+            return refusal
+        body = await request.json()
+        if self.patch_answer is not None:
+            return JSONResponse(self.patch_answer[1], self.patch_answer[0])
+        if body["expected_version"] != self.version:
+            error = {"code": 409, "message": "The policy is at another version.", "policy": self.policy()}
+            return JSONResponse({"error": error}, 409)
+        if "dry_run" in request.query_params or self.ignore_patches:
+            return JSONResponse(self.policy() | {"requested": self.requested | body["set"]})
+        self.version += 1
+        self.requested = self.requested | body["set"]
+        self.reason = body["reason"]
+        self.tell()
+        return JSONResponse(self.policy())
+
+    async def _events(self, request: Request) -> Response:
+        if (refusal := await self.enter(request)) is not None:
+            return refusal
+        self.resumed_after.append(request.headers.get("last-event-id"))
+        return StreamingResponse(self._stream(int(request.headers.get("last-event-id") or 0)), media_type="text/event-stream")
+
+    async def _stream(self, after: int) -> AsyncIterator[bytes]:
+        told = -1
+        while True:
+            while self.raw_updates:
+                yield self.raw_updates.pop(0)
+            if told != self.updates:
+                told = self.updates
+                fresh = [each for each in self.iterations if each["i"] > after]
+                after = max(after, self.last)
+                data = json.dumps({"gap": False, "state": self.state(), "iterations": fresh})
+                yield f"event: update\nid: {after}\ndata: {data}\n\n".encode()
+            await asyncio.sleep(0.02)
+
+
+class _Thread:
+    """One uvicorn in a thread, on a port that was bound first."""
+
+    def __init__(self, server: FakeServer, port: int = 0) -> None:
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", port))
+        server.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        config = uvicorn.Config(server.app(), log_level="error", lifespan="off", timeout_graceful_shutdown=0)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, args=([self.socket],), daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+        while not self.server.started and self.thread.is_alive():
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(5)
+        self.socket.close()
+
+
+@contextmanager
+def running[S: FakeServer](server: S, port: int = 0) -> Iterator[S]:
+    thread = _Thread(server, port)
+    thread.start()
+    try:
+        yield server
+    finally:
+        thread.stop()
+
+
+def unused_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
