@@ -1,4 +1,7 @@
-"""The live page's first view, made on the server from a state: facts, policy chips, figures and slot rows. js/live/ keeps it true."""
+"""The live page's first view, made on the server from a state: facts, policy chips, figures, slot rows.
+
+The modules under js/live/ keep it true and write the same words.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def field_name(name: str) -> str:
 
 
 def chips(state: State) -> list[dict[str, Any]]:
-    """A chip for each policy field that counts now; `why` is filled, and the chip amber, when what is in force differs from what was asked."""
+    """A chip for each policy field that counts now. `why` is filled, and the chip amber, when another value is in force than asked."""
     policy = state.get("policy")
     if not policy:
         return []

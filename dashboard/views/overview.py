@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from dashboard import present
+from dashboard import cards as made
+from dashboard import roles
+from dashboard.roles import Role
 from scheduler_api import selectors
+from workers import selectors as runs
+
+LATEST_RUNS = 200
 
 
 @require_safe
@@ -25,11 +32,22 @@ def cards(request: HttpRequest) -> HttpResponse:
 def rail(request: HttpRequest) -> HttpResponse:
     """The servers of the rail; `at` is the server whose page asks."""
     at = request.GET.get("at", "")
-    on_server = request.GET.get("page", "") in ("server", "policies", "policy-switch")
+    on_server = request.GET.get("page", "") in ("server", "policies", "policy-switch", "policy-review")
     return render(request, "partials/rail_links.html", {"rail_at": int(at) if on_server and at.isdecimal() else None})
 
 
 def _context(request: HttpRequest) -> dict[str, object]:
     servers = selectors.list_servers()
     states = selectors.live_states([server.pk for server in servers])
-    return {"entries": present.rail(servers, states)}
+    active = {run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS)) if run.active}
+    every = made.of(servers, states, active, time.time())
+    query, only = request.GET.get("q", "").strip(), request.GET.get("only", "")
+    return {
+        "all_cards": every,
+        "cards": [each for each in every if query.lower() in each.name.lower() and only in ("", each.state)],
+        "total": made.total(every),
+        "filters": made.filters(every),
+        "query": query,
+        "only": only,
+        "may_add": roles.may(request.user, Role.ADMIN),
+    }

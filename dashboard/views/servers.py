@@ -37,7 +37,6 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
     state = selectors.live_state(pk)
     now = time.time()
     context = server_context(request, server, state, now) | {
-        "feed_path": f"{get_script_prefix()}ws/servers/{pk}/",
         "blank_row": first_view.slot_row(BLANK_SLOT, now),
     }
     if state is not None:
@@ -53,6 +52,7 @@ def server_context(request: HttpRequest, server: Server, state: present.State | 
         "health": present.health_of(state),
         "may_switch": roles.may(request.user, Role.OPERATOR),
         "revert": first_view.reverting(state, now) if state else None,
+        "feed_path": f"{get_script_prefix()}ws/servers/{server.pk}/",
         "cannot": first_view.cannot_switch(state) if state else "",
     }
 
@@ -92,7 +92,11 @@ def _register(request: HttpRequest, form: ServerForm) -> Server | None:
     given = form.cleaned_data
     try:
         return servers.register(
-            given["name"], given["base_url"], given["kind"], given["api_key"], request.user if request.user.is_authenticated else None
+            given["name"],
+            given["base_url"],
+            given["kind"],
+            given["api_key"],
+            request.user if request.user.is_authenticated else None,
         )
     except RegistrationRefused as refusal:
         form.add_error(refusal.field if refusal.field in form.fields else None, refusal.text)

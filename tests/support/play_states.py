@@ -23,9 +23,9 @@ def main(seconds: float, names: list[str]) -> None:
     from asgiref.sync import async_to_sync
     from channels.layers import get_channel_layer
     from django.conf import settings
+
     from scheduler_api import frames, live
     from scheduler_api.models import Server
-
     from tests.support.sample_states import EXAMPLES, Json, examples
 
     def write(store: redis.Redis, layer: Any, old: Json | None, new: Json) -> None:
@@ -40,7 +40,7 @@ def main(seconds: float, names: list[str]) -> None:
     for name, state in still.items():
         kind = state["server"]["kind"]
         Server.objects.update_or_create(
-            pk=state["server"]["id"], defaults={"name": name, "kind": kind, "base_url": "http://127.0.0.1:9"}
+            pk=state["server"]["id"], defaults={"name": name, "kind": kind, "base_url": "http://127.0.0.1:9", "enabled": False}
         )
         write(store, layer, None, state)
     playing = {name: EXAMPLES[name](still[name]["server"]["id"]).shift(time.time()) for name in EXAMPLES if name in still}

@@ -1,4 +1,4 @@
-"""Example states in the shape of docs/protocol.md, for looking at pages without an engine: a small made-up server that moves.
+"""Example states in the shape of docs/protocol.md, to look at pages without an engine: a small made-up server that moves.
 
 `FakeServer` plays prompts and generation over slots, roughly as a scheduler would, so that slots, iterations, figures and marks of
 one state agree with each other. `examples()` gives one of each kind of state a page must show.
@@ -33,6 +33,13 @@ FIELDS: dict[str, Any] = {
         "meaning": "Whether prompts and generation may share a batch",
         "takes_effect": "next iteration; what generates is drained first",
     },
+}
+STOCK_WHY = "This server cannot switch policies: it is a stock llama-server, whose order and phases are compiled in."
+STOCK_MISSING = {
+    "iterations": "This server does not report its batches.",
+    "policy": "A stock llama-server has no policies to report.",
+    "phase": "A stock llama-server does not report phases.",
+    "worst_stall_s": "A stock llama-server does not tell when a slot was served last.",
 }
 Json = dict[str, Any]
 
@@ -108,9 +115,13 @@ class FakeServer:
             self.queue.append(self.t)
         if self.phase == "barrier":
             self._cohort()
+        if all(slot["state"] == "idle" for slot in self.slots):
+            self.t += 0.1
+            self._count(0.0, 0.0)
+            return
         prompt, gen, skipped, held = self._batch()
         self.iteration += 1
-        duration = 0.004 + sum(n for _, n in prompt) * 0.00033 + 0.006 * bool(gen)
+        duration = 0.004 + sum(n for _, n in prompt) * 0.0002 + 0.03 * bool(gen)
         self.t += duration
         self._settle(dict(prompt), dict(gen), held, duration)
         self.iterations.append({
@@ -132,13 +143,20 @@ class FakeServer:
             self.cohort, self.sealed, self.generating = None, False, False
         if self.cohort is None and busy:
             self.cohorts += 1
-            self.cohort = {"id": self.cohorts, "members": [slot["id"] for slot in busy], "completed": [], "age_s": 0.0, "at": self.t}
+            self.cohort = {
+                "id": self.cohorts,
+                "members": [slot["id"] for slot in busy],
+                "completed": [],
+                "age_s": 0.0,
+                "at": self.t,
+            }
             for slot in busy:
                 slot["member"] = True
         if self.cohort is not None:
             self.cohort["age_s"] = round(self.t - self.cohort["at"], 1)
             members = [slot for slot in busy if slot["member"]]
-            self.generating = self.generating or (self.sealed and all(self._left(slot) == 0 for slot in members))
+            done = all(self._left(slot) == 0 for slot in members)
+            self.sealed, self.generating = self.sealed or done, self.generating or done
 
     def _may_fill(self, slot: Json) -> bool:
         if slot["state"] == "idle" or self._left(slot) <= 0:
@@ -187,10 +205,12 @@ class FakeServer:
                 slot["first_token_at"] = slot["first_token_at"] or self.t
                 slot["state"], slot["rate"], slot["waiting_for"] = "generating", round(1 / duration, 1), ""
             elif pk in held:
-                behind = [other for other in self.slots if other["member"] and other["state"] != "idle" and self._left(other) > 0]
+                behind = [other for other in self.slots if other["member"] and self._left(other) > 0]
                 done = (1 - self._left(behind[0]) / behind[0]["n_prompt"]) * 100 if behind else 100
                 slot["state"] = "held"
-                slot["waiting_for"] = f"held: cohort {self.cohorts} waits for slot {behind[0]['id']} ({done:.0f} %)" if behind else ""
+                slot["waiting_for"] = (
+                    f"held: cohort {self.cohorts} waits for slot {behind[0]['id']} ({done:.0f} %)" if behind else ""
+                )
             elif slot["state"] != "idle":
                 out = self.phase == "barrier" and not slot["member"]
                 slot["state"] = "queued" if out else "waiting"
@@ -204,6 +224,12 @@ class FakeServer:
                 slot |= self._idle(pk)
             if slot["state"] != was:
                 slot["since"] = self.t
+
+    def _held_words(self, behind: list[Json]) -> str:
+        if not behind:
+            return ""
+        done = (1 - self._left(behind[0]) / behind[0]["n_prompt"]) * 100
+        return f"held: cohort {self.cohorts} waits for slot {behind[0]['id']} ({done:.0f} %)"
 
     def _count(self, prompt_tps: float, gen_tps: float) -> None:
         waits = [self.t - (slot["since"] or self.t) for slot in self.slots if slot["state"] in ("waiting", "held")]
@@ -231,35 +257,59 @@ class FakeServer:
     def state(self) -> Json:
         self.seq += 1
         engine = self.kind == "engine"
-        stall = max((v for _, v in self.series["stall_series"][-30:]), default=0.0)
-        cohort = {k: v for k, v in self.cohort.items() if k != "at"} if self.cohort else None
-        return copy.deepcopy({
-            "seq": self.seq, "t": self.t, "server": {"id": self.pk, "name": self.name, "kind": self.kind, "url": "http://127.0.0.1:9"},
+        cohort = {key: value for key, value in self.cohort.items() if key != "at"} if self.cohort else None
+        state = {
+            "seq": self.seq,
+            "t": self.t,
+            "server": {"id": self.pk, "name": self.name, "kind": self.kind, "url": "http://127.0.0.1:9"},
             "health": {"state": "up", "text": "Serving", "detail": "", "since": self.t - 4000, "seen_at": self.t},
-            "info": {
-                "build": "cyllama 0.7.0, llama.cpp b11669" if engine else "b11669", "model": "tiny-random-f16", "backend": self.backend,
-                "n_slots": self.n_slots, "n_ctx": self.n_ctx_slot * self.n_slots, "n_ctx_slot": self.n_ctx_slot,
-                "n_batch": self.n_batch if engine else None, "n_ubatch": 512 if engine else None, "n_threads": 2 if engine else None,
-                "kv_mode": "unified" if self.unified else "split" if engine else None, "kv_from": ("auto" if self.unified else "flag") if engine else None,
-                "kv_used": sum(slot["n_tokens"] for slot in self.slots), "kv_size": self.n_ctx_slot * self.n_slots, "started_at": self.t - 4000,
-            },
+            "info": self._info(engine),
             "policy": self.policy() if engine else None,
-            "switching": {"can": engine, "why_not": "" if engine else "llama-server fixes its scheduling policy at start", "fields": FIELDS if engine else {}},
+            "switching": {"can": engine, "why_not": "" if engine else STOCK_WHY, "fields": FIELDS if engine else {}},
             "phase": {"name": self._phase_name(), "sealed": self.sealed, "cohort": cohort} if engine else None,
-            "cursor": self.cursor if engine else None, "anchor": None, "iteration": self.iteration if engine else None,
+            "cursor": self.cursor if engine else None,
+            "anchor": None,
+            "iteration": self.iteration if engine else None,
             "queue": {"depth": len(self.queue), "oldest_s": round(self.t - self.queue[0], 1) if self.queue else 0.0},
-            "figures": {
-                "prompt_tps": self.series["prompt_series"][-1][1] if self.iterations else 0.0,
-                "gen_tps": self.series["gen_series"][-1][1] if self.iterations else 0.0,
-                "worst_stall_s": stall if engine else None, "worst_stall_slot": 1 if stall and engine else None,
-            } | (self.series if engine else self.series | {"stall_series": []}),
-            "slots": self.slots, "iterations": list(self.iterations) if engine else [], "marks": self.marks if engine else [],
-            "missing": {} if engine else {
-                "iterations": "llama-server does not report its batches", "phase": "llama-server has no phases",
-                "policy": "llama-server does not report its policy", "figures.worst_stall_s": "llama-server does not report when a slot was served last",
-                "info.n_batch": "llama-server does not export it",
-            },
-        })  # fmt: skip
+            "figures": self._figures(engine),
+            "slots": self.slots,
+            "iterations": list(self.iterations) if engine else [],
+            "marks": self.marks if engine else [],
+            "missing": {} if engine else STOCK_MISSING,
+        }
+        return copy.deepcopy(state)
+
+    def _info(self, engine: bool) -> Json:
+        told = {
+            "build": "cyllama 0.7.0, llama.cpp b11669" if engine else "b11669",
+            "model": "tiny-random-f16",
+            "backend": self.backend if engine else None,
+            "n_slots": self.n_slots,
+            "n_ctx_slot": self.n_ctx_slot,
+        }
+        own = {
+            "n_ctx": self.n_ctx_slot * self.n_slots,
+            "n_batch": self.n_batch,
+            "n_ubatch": 512,
+            "n_threads": 2,
+            "kv_mode": "unified" if self.unified else "split",
+            "kv_from": "auto" if self.unified else "flag",
+            "kv_used": sum(slot["n_tokens"] for slot in self.slots),
+            "kv_size": self.n_ctx_slot * self.n_slots,
+            "started_at": self.t - 4000,
+        }
+        return told | (own if engine else dict.fromkeys(own))
+
+    def _figures(self, engine: bool) -> Json:
+        last = {name: (series[-1][1] if series else 0.0) for name, series in self.series.items()}
+        stall = max((value for _, value in self.series["stall_series"][-30:]), default=0.0)
+        return self.series | {
+            "prompt_tps": last["prompt_series"],
+            "gen_tps": last["gen_series"],
+            "worst_stall_s": stall if engine else None,
+            "worst_stall_slot": 1 if stall and engine else None,
+            "stall_series": self.series["stall_series"] if engine else [],
+        }
 
     def mark(self, text: str, by: str) -> None:
         self.marks = [*self.marks[-9:], {"t": self.t, "iteration": self.iteration, "kind": "policy", "text": text, "by": by}]
@@ -288,11 +338,11 @@ class FakeServer:
 
 
 def _barrier(pk: int) -> FakeServer:
-    server = FakeServer(pk, "barrier", phase="continuous", seed=5, load=0.3, reverts_in=192.0).play(250)
+    server = FakeServer(pk, "barrier", phase="continuous", seed=5, load=0.1, reverts_in=192.0).play(900)
     server.mark("phase: continuous to barrier", "mira")
     server.phase = "barrier"
-    server.play(60)
-    for _ in range(400):  # until one is held while another still has prompt to do
+    server.play(80)
+    for _ in range(3000):  # until one is held while another still has prompt to do
         if any(slot["state"] == "held" for slot in server.slots) and any(slot["state"] == "queued" for slot in server.slots):
             break
         server.step()
@@ -301,7 +351,7 @@ def _barrier(pk: int) -> FakeServer:
 
 EXAMPLES: dict[str, Callable[[int], FakeServer]] = {
     "idle": lambda pk: FakeServer(pk, "idle", load=0.0),
-    "busy": lambda pk: FakeServer(pk, "busy", seed=3).play(320),
+    "busy": lambda pk: FakeServer(pk, "busy", seed=3, load=0.08).play(900),
     "barrier": _barrier,
     "unified": lambda pk: FakeServer(pk, "unified", unified=True, seed=4).play(200),
     "simulated": lambda pk: FakeServer(pk, "simulated", backend="simulated", order="physical", seed=6).play(200),
@@ -314,7 +364,13 @@ EXAMPLES: dict[str, Callable[[int], FakeServer]] = {
 def down(state: Json, health: str, text: str, detail: str, seconds: float) -> Json:
     """The same server when it no longer answers."""
     return state | {
-        "health": {"state": health, "text": text, "detail": detail, "since": state["t"] - seconds, "seen_at": state["t"] - seconds},
+        "health": {
+            "state": health,
+            "text": text,
+            "detail": detail,
+            "since": state["t"] - seconds,
+            "seen_at": state["t"] - seconds,
+        },
         "figures": state["figures"] | {"prompt_tps": None, "gen_tps": None, "worst_stall_s": None, "worst_stall_slot": None},
         "queue": {"depth": None, "oldest_s": None},
     }
@@ -333,6 +389,8 @@ def examples(now: float) -> dict[str, Json]:
         ),
         start=spare,
     ):
-        base = FakeServer(pk, health, kind="engine" if health == "down" else "llama_server", seed=pk).play(0 if health == "loading" else 40)
+        base = FakeServer(pk, health, kind="engine" if health == "down" else "llama_server", seed=pk).play(
+            0 if health == "loading" else 40
+        )
         states[health] = down(base.shift(now).state(), health, text, detail, 252.0 if health == "down" else 42.0)
     return states

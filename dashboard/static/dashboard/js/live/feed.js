@@ -5,7 +5,7 @@ import { apply, follows } from "./state.js";
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
 const HIDDEN_MS = 1000;
-const LOGIN_NEEDED = new Set([4401, 4403]);
+const FINAL = { 4401: "Log in again to go on", 4404: "This server is not registered any more" };
 
 export class Feed {
   // `told(state)` gets each new state, `status(kind, text)` one of: connecting, live, lost, paused, stale, closed.
@@ -35,7 +35,7 @@ export class Feed {
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
       this.socket = null;
-      if (LOGIN_NEEDED.has(event.code)) this.status("closed", "Log in again to go on");
+      if (event.code in FINAL) this.status("closed", FINAL[event.code]);
       else this.#again(this.#pause());
     };
   }
@@ -84,6 +84,7 @@ export class Feed {
 
   #delta(delta) {
     if (this.resyncing) return;
+    if (this.state !== null && delta.seq === this.state.seq) return;
     if (follows(this.state, delta)) return this.#take(apply(this.state, delta));
     this.resyncing = true;
     this.socket?.send(JSON.stringify({ type: "resync" }));

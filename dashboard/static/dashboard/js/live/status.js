@@ -44,6 +44,7 @@ export class Status {
   }
 
   paused(on) {
+    if (!this.button) return;
     this.button.setAttribute("aria-pressed", String(on));
     this.button.querySelector("use").setAttribute("href", on ? "#i-play" : "#i-pause");
     const words = this.button.querySelector("span");

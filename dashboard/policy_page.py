@@ -1,0 +1,210 @@
+"""The policies page of one server as data: a card for each field that can be switched, and the review of what a form asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dashboard.drawings import Drawing, drawing
+from dashboard.first_view import DEPENDS_ON, words
+
+type Json = dict[str, Any]
+
+TITLES = {
+    "prefill_order": "Prefill order",
+    "rotation_start": "Rotation starts",
+    "phase": "Phase",
+    "prefill_chunk": "Prefill chunk",
+}
+SENTENCES = {
+    "prefill_order": "Whose prompt enters the next batch first. Drawn: prompts of 20, 20 and 3 tokens in batches of 8; "
+    "each column is one batch.",
+    "rotation_start": "Where the next rotating pass begins. It counts under rotating alone.",
+    "phase": "Whether prompts and generation may share a batch. Drawn: three slots over time; hatched is held.",
+    "prefill_chunk": "The most prompt tokens one slot may put into a batch. Smaller chunks shorten stalls and cost throughput.",
+}
+OPTION_SENTENCES = {
+    "prefill_order=physical": "Lowest slot first. A long prompt on slot 0 keeps the others out.",
+    "prefill_order=rotating": "Starts after a slot served in the batch before. Nobody is passed over for more than one round.",
+    "prefill_order=fair": "Every waiting slot gets an equal share of each batch.",
+    "prefill_order=shortest_first": "Fewest tokens left first. Long prompts can starve.",
+    "rotation_start=after_first": "After the first slot of the batch before: each waiting slot leads a batch once a round.",
+    "rotation_start=after_last": "After the last one, which can squeeze a slot that keeps coming last.",
+    "phase=continuous": "Generation goes on beside prompts, one token a batch.",
+    "phase=barrier": "All prompts of a cohort first, then all generate together.",
+}
+REASONS = (
+    "chat waits behind long prompts",
+    "streams stutter while prompts come in",
+    "comparing policies",
+    "back to normal",
+)
+# seconds, words; None is until changed
+DURATIONS: tuple[tuple[int | None, str], ...] = ((300, "5 min"), (1800, "30 min"), (7200, "2 h"), (None, "until changed"))
+PREFIX = "set."
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    value: str
+    label: str
+    sentence: str
+    drawing: Drawing | None
+    partial: str
+    tag: str  # "now", "new" or ""
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One policy field. `options` for an enum, else a number from `low` to `high`, where "" means no limit."""
+
+    name: str
+    title: str
+    sentence: str
+    asked: str
+    effective: str
+    why: str  # filled when what is in force differs from what was asked
+    since: str
+    since_at: datetime | None
+    options: list[Option] = field(default_factory=list)
+    number: str = ""
+    low: int | None = None
+    high: int | None = None
+    drawing: Drawing | None = None
+    changed: bool = False
+    needs: str = ""
+
+
+def cards(fields: Mapping[str, Json], policy: Json, chosen: Mapping[str, Any], changes: Iterable[Any]) -> list[Card]:
+    """`chosen` holds the values that the form has now; without an entry the requested value stands. Known fields come first."""
+    applied = [change for change in changes if change.outcome == "applied"]
+    known = [name for name in TITLES if name in fields]
+    return [
+        _card(name, fields[name], policy, chosen, applied) for name in known + [name for name in fields if name not in TITLES]
+    ]
+
+
+def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applied: list[Any]) -> Card:
+    asked, effective = policy["requested"].get(name), policy["effective"].get(name)
+    wanted = chosen.get(name, asked)
+    last = next((change for change in applied if name in change.changes), None)
+    other, value = DEPENDS_ON.get(name, ("", ""))
+    return Card(
+        name=name,
+        title=TITLES.get(name, words(name).capitalize()),
+        sentence=SENTENCES.get(name) or str(spec.get("meaning", "")),
+        asked=words(asked),
+        effective=words(effective),
+        why=str((policy.get("reasons") or {}).get(name) or "the server does not say why") if asked != effective else "",
+        since=f"by {last.actor_name}" if last else "",
+        since_at=last.at if last else None,
+        options=[_option(name, each, asked, wanted) for each in spec.get("values") or []],
+        number="" if wanted is None else str(wanted),
+        low=spec.get("minimum"),
+        high=spec.get("maximum"),
+        drawing=drawing(name),
+        changed=wanted != asked,
+        needs=f"counts under {words(other)} {words(value)} alone" if other and policy["effective"].get(other) != value else "",
+    )
+
+
+def _option(name: str, value: Any, asked: Any, wanted: Any) -> Option:
+    key = f"{name}={value}"
+    return Option(
+        value=str(value),
+        label=words(value),
+        sentence=OPTION_SENTENCES.get(key, ""),
+        drawing=drawing(key),
+        partial=f"policies/phase_{value}.html" if key in ("phase=continuous", "phase=barrier") else "",
+        tag="now" if value == asked else "new" if value == wanted else "",
+        chosen=value == wanted,
+    )
+
+
+class NotANumber(ValueError):
+    """A field's text that is no whole number; the message is one sentence, `field` the field."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{TITLES.get(name, name)}: {text!r} is not a whole number.")
+        self.field = name
+
+
+def chosen_in(form: Mapping[str, str], fields: Mapping[str, Json]) -> Json:
+    """The values of the form's `set.` fields, as the server wants them. Raises NotANumber."""
+    chosen: Json = {}
+    for name, spec in fields.items():
+        text = form.get(PREFIX + name)
+        if text is None:
+            continue
+        if spec.get("values"):
+            chosen[name] = text
+        elif not text.strip():
+            chosen[name] = None
+        else:
+            try:
+                chosen[name] = int(text.strip().replace(",", ""))
+            except ValueError:
+                raise NotANumber(name, text.strip()) from None
+    return chosen
+
+
+def changed_in(chosen: Json, policy: Json) -> Json:
+    """Only what differs from the requested policy."""
+    return {name: value for name, value in chosen.items() if value != policy["requested"].get(name)}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    now: str
+    after: str
+    takes_effect: str
+
+
+def diff_lines(changes: Json, policy: Json, fields: Mapping[str, Json]) -> list[Line]:
+    return [
+        Line(
+            name, words(policy["requested"].get(name)), words(value), str(fields[name].get("takes_effect", "")).partition(";")[0]
+        )
+        for name, value in changes.items()
+    ]
+
+
+def notes(changes: Json, policy: Json, would_be: Json | None, fields: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """What to know before it is applied: (mark, sentence), from the dry run's answer and what depends on what."""
+    said: list[tuple[str, str]] = []
+    if would_be is not None:
+        reasons = would_be.get("reasons") or {}
+        for name, asked in (would_be.get("requested") or {}).items():
+            effective = (would_be.get("effective") or {}).get(name)
+            if effective != asked:
+                said.append(
+                    ("warn", f"{words(asked)} would not be in force; {words(effective)} stays. {reasons.get(name, '')}".strip())
+                )
+    after = policy["requested"] | changes
+    for name, (other, value) in DEPENDS_ON.items():
+        if name in after and after.get(other) != value and (name in changes or other in changes):
+            said.append(("info", f"{name} stays as it is and does nothing under {words(after.get(other))}."))
+    for name in changes:
+        effect = str(fields[name].get("takes_effect", ""))
+        if ";" in effect:
+            said.append(("info", f"{TITLES.get(name, name)}: {effect.partition(';')[2].strip()}."))
+    return said
+
+
+def request_text(changes: Json, version: int, ttl_s: int | None, reason: str) -> str:
+    """The exact request, as the console sends it."""
+    body: Json = {"expected_version": version, "set": changes}
+    if ttl_s is not None:
+        body["ttl_s"] = ttl_s
+    body["reason"] = reason
+    return "PATCH /scheduler/policy\n" + json.dumps(body, indent=1, ensure_ascii=False)
+
+
+def change_words(change: Any) -> list[str]:
+    """An audit row's fields: "phase: continuous to barrier"."""
+    return [f"{words(name)}: {words(change.old.get(name))} to {words(value)}" for name, value in change.changes.items()]
