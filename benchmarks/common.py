@@ -72,6 +72,7 @@ def serving(command: Sequence[str], port: int) -> Iterator[int]:
     root = Path(__file__).parent.parent
     log = root / "var" / f"bench-{port}.log"
     log.parent.mkdir(exist_ok=True)
+    signal.signal(signal.SIGTERM, _leave)
     with log.open("wb") as out:
         child = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT)
     try:
@@ -80,6 +81,11 @@ def serving(command: Sequence[str], port: int) -> Iterator[int]:
     finally:
         _end(child)
         log.unlink(missing_ok=True)
+
+
+def _leave(signum: int, frame: object) -> None:
+    """Turn a signal into an exception, so that children are ended on the way out."""
+    raise SystemExit(128 + signum)
 
 
 async def _wait_healthy(child: subprocess.Popen[bytes], port: int, log: Path) -> None:

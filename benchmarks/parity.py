@@ -46,7 +46,7 @@ class Workload:
         return sum(answer.predicted_n + (answer.prompt_n if with_prompt else 0) for answer in answers)
 
 
-MIXED = [(96, 64), (384, 64), (768, 64), (1536, 64)]
+MIXED: Sequence[tuple[int, int]] = [(96, 64), (384, 64), (768, 64), (1536, 64)]
 WORKLOADS = [
     Workload("decode1", [(8, 256)]),
     Workload("decode4", [(8, 128)] * 4),
