@@ -50,7 +50,7 @@ def dot_axis(values: Sequence[float]) -> list[float]:
     if high <= 0 or high - low > 0.3 * high:
         return ticks(0.0, high if high > 0 else 1.0, 3)
     pad = max((high - low) * 0.15, high * 0.01)
-    return ticks(max(0.0, low - pad), high + pad, 3)
+    return ticks(max(0.0, low - 2 * pad), high + pad, 3)  # below the dots stand their labels
 
 
 def axis(low: float, high: float, values: Sequence[float], words: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def _readouts(arms: dict[str, list[float]], end: float) -> list[dict[str, Any]]:
             {
                 "x0": base.number(edge),
                 "x1": base.number(after),
-                "text": f"Done within {words.seconds(edge)} s: {', '.join(parts)}",
+                "text": f"From {words.seconds(edge)} to {words.seconds(after)} s: {', '.join(parts)} done",
             }
         )
     return readouts if any(arms.values()) else []

@@ -85,14 +85,13 @@ def _dots(rows: Sequence[Row], arm: str, size: int, offset: float) -> dict[str, 
 
 
 def _labels(rows: Sequence[Row], height: float) -> list[dict[str, Any]]:
-    """Times or per cent: beside a long line, under a short one."""
+    """Times beside a long line; per cent, which are wider, under the lower dot."""
     labels = []
     for number, a, b in rows:
         if a is None or b is None or a <= 0 or b <= 0:
             continue
-        steep = abs(a - b) > 0.3 * height
         text = words.change(b / a).split(" times")[0]
-        if steep:
+        if abs(a - b) > 0.3 * height and not text.endswith("%"):
             labels.append(base.note(number, (a + b) / 2, text, xanchor="left", xshift=6, yanchor="middle"))
         else:
             labels.append(base.note(number, min(a, b), text, xanchor="center", yanchor="top", yshift=-5))

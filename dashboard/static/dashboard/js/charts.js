@@ -20,10 +20,8 @@ function options(figure) {
   };
 }
 
-function button(icon, label, act) {
-  const made = Object.assign(document.createElement("button"), { type: "button", className: "btn bare icon", title: label });
-  made.setAttribute("aria-label", label);
-  made.innerHTML = `<svg class="i" aria-hidden="true"><use href="#i-${icon}"/></svg>`;
+function button(text, title, act) {
+  const made = Object.assign(document.createElement("button"), { type: "button", className: "btn bare", title, textContent: text });
   made.addEventListener("click", act);
   return made;
 }
@@ -44,11 +42,11 @@ class Chart {
 
   tools() {
     const bar = Object.assign(document.createElement("div"), { className: "chart-tools" });
-    this.reset = button("zoom", "Whole range again", () => this.zoom(null, true));
+    this.reset = button("Whole range", "Show the whole range again", () => this.zoom(null, true));
     this.reset.hidden = true;
     const name = this.figure.dataset.file || "slotboard-chart";
     const save = () => window.Plotly.downloadImage(this.plot, { format: "png", scale: 2, filename: name });
-    bar.append(this.reset, button("down", "Save as an image", save));
+    bar.append(this.reset, button("PNG", "Save as an image", save));
     this.figure.append(bar);
   }
 
