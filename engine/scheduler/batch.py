@@ -101,6 +101,7 @@ def _start_children(draft: Draft, parent: int, slots: Sequence[Slot]) -> tuple[i
     children = [slot for slot in slots if slot.parent == parent]
     for child in children:
         assert child.task is not None
+        child.cells.clear()
         draft.child_starts.append(Start(child.id, child.task, 0))
     return tuple(child.id for child in children)
 

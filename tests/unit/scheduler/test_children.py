@@ -72,6 +72,17 @@ def test_a_parents_failure_at_its_first_token_spares_its_children() -> None:
     assert len(made.outputs[900]) == 2
 
 
+def test_after_a_failed_copy_the_childs_slot_relies_on_nothing() -> None:
+    made = Bench.make(2)
+    made.submit(1, prompt=[1, 2, 3])
+    made.run()
+    made.submit(0, 3, children=(900,))
+    made.fail()
+    task = made.submit(1, prompt=[1, 2, 3])
+    made.run()
+    assert made.ended[task].n_cached == 0
+
+
 def test_a_childs_failure_is_its_own() -> None:
     made = Bench.make()
     parent = made.submit(0, 3, n_predict=2, children=(900,))

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from engine.scheduler.plan import EntryKind, FinishReason
+from engine.scheduler.plan import EntryKind, FinishReason, Settlement
 from engine.scheduler.policy import PhaseMode, PrefillOrder, RotationStart
 from engine.scheduler.slots import SlotState
 from engine.scheduler.task import Group
 from tests.unit.scheduler.harness import EMBEDDING, A, B, Bench
 
-orders, starts, phases = (
-    st.sampled_from(list(PrefillOrder)),
-    st.sampled_from(list(RotationStart)),
-    st.sampled_from(list(PhaseMode)),
+policies = st.fixed_dictionaries(
+    {
+        "prefill_order": st.sampled_from(list(PrefillOrder)),
+        "rotation_start": st.sampled_from(list(RotationStart)),
+        "phase": st.sampled_from(list(PhaseMode)),
+        "prefill_chunk": st.one_of(st.none(), st.integers(1, 8)),
+    }
 )
-chunks = st.one_of(st.none(), st.integers(1, 8))
-policies = st.fixed_dictionaries({"prefill_order": orders, "rotation_start": starts, "phase": phases, "prefill_chunk": chunks})
 groups = st.sampled_from([Group(), A, B])
 
 
@@ -51,7 +53,7 @@ wishes = st.lists(
 )
 
 
-def serve(load: list[Wish], changes: dict[int, dict[str, object]], **config: object) -> dict[int, list[int]]:
+def serve(load: list[Wish], changes: dict[int, dict[str, Any]], **config: Any) -> dict[int, list[int]]:
     """Runs the load, changing the policy before the steps named, and answers with each task's tokens."""
     made = Bench.make(4, 8, **config)
     for step in range(2000):
@@ -59,14 +61,8 @@ def serve(load: list[Wish], changes: dict[int, dict[str, object]], **config: obj
             if wish.at == step:
                 made.next_id = 100 * index
                 children = tuple(made.next_id + 2 + child for child in range(wish.n_children))
-                made.submit(
-                    wish.slot,
-                    prompt=wish.prompt,
-                    n_predict=wish.n_predict,
-                    group=wish.group,
-                    children=children,
-                    eog=frozenset({3}),
-                )
+                more: dict[str, Any] = {"group": wish.group, "children": children, "eog": frozenset({3})}
+                made.submit(wish.slot, prompt=wish.prompt, n_predict=wish.n_predict, **more)
         if step in changes:
             made.switch(**changes[step])
         if not made.scheduler.has_work and step > 12:
@@ -91,8 +87,8 @@ def serve(load: list[Wish], changes: dict[int, dict[str, object]], **config: obj
 )
 def test_the_same_tokens_come_out_under_every_policy_and_every_switch(
     load: list[Wish],
-    policy: dict[str, object],
-    changes: dict[int, dict[str, object]],
+    policy: dict[str, Any],
+    changes: dict[int, dict[str, Any]],
     kv_mode: str,
     can_trim: bool,
     cont_batching: bool,
@@ -119,7 +115,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             slots, 8, kv_mode=kv_mode, can_trim=can_trim, cont_batching=cont_batching, n_ctx_slot=40, n_ctx=40 * slots
         )
         self.submitted: set[int] = set()
-        self.prompt_tokens = self.generated = 0
+        self.generated = 0
 
     @rule(
         target=tasks,
@@ -129,7 +125,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         group=st.sampled_from([Group(), A, EMBEDDING]),
         n_children=st.sampled_from([0, 0, 0, 1, 2]),
     )
-    def submit(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> object:
+    def submit(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> MultipleResults[int]:
         self.made.next_id += 10
         children = tuple(self.made.next_id + 2 + child for child in range(n_children))
         task = self.made.submit(slot, prompt=prompt, n_predict=n_predict, group=group, children=children)
@@ -149,6 +145,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def fail(self) -> None:
         before = {slot.task_id for slot in self.made.scheduler._slots if slot.task is not None}
         settlement = self.made.fail()
+        self.generated += len(settlement.emissions)
         hit = {entry.task_id for entry in self.made.plans[-1].entries}
         ended = {finished.task_id for finished in settlement.finished if finished.task_id in before}
         children = {task for task in ended if "parent task" in self.made.ended[task].error}
@@ -174,7 +171,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.made.gone(finished)
 
     @rule(policy=policies, ttl_s=st.one_of(st.none(), st.floats(0.5, 20)))
-    def switch(self, policy: dict[str, object], ttl_s: float | None) -> None:
+    def switch(self, policy: dict[str, Any], ttl_s: float | None) -> None:
         self.made.switch(ttl_s, **policy)
 
     def living(self) -> set[int]:
@@ -182,10 +179,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         queued = {task for item in tenancy.queue for task in (item.task.id, *item.task.children)}
         return queued | set(tenancy.where)
 
-    def check(self, settlement: object) -> None:
+    def check(self, settlement: Settlement) -> None:
         plan = self.made.plans[-1]
         totals = self.made.scheduler._totals
-        self.generated += len(self.made.settlements[-1].emissions)
+        self.generated += len(settlement.emissions)
         assert totals.generated_tokens == self.generated
         assert len({entry.slot for entry in plan.entries}) == len(plan.entries)
         prompts = [entry for entry in plan.entries if entry.kind is EntryKind.PROMPT]
