@@ -45,6 +45,9 @@ class LlamaBackend:
         self._batch = llama_cpp.LlamaBatch(n_tokens=self._context.n_batch, embd=0, n_seq_max=1)
         self._sequences = [[slot] for slot in range(options.n_slots)]
         self._samplers: list[llama_cpp.LlamaSampler | None] = [None] * options.n_slots
+        # Every token's text as one lookup: an answer repeats its whole prompt, and tens of thousands of calls would take the GIL
+        # away from the loop thread for that long.
+        self._texts: list[bytes] = [self._vocab.token_to_bytes(token, 0, True) for token in range(self.info.n_vocab)]
         self._pieces: dict[int, bytes] = {}
 
     def run(self, plan: Plan) -> Outcome:
@@ -134,8 +137,10 @@ class LlamaBackend:
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """As llama-server does: special tokens show their text, bytes that form no character become U+FFFD."""
-        to_bytes = self._vocab.token_to_bytes
-        return b"".join(to_bytes(self._known(token), 0, True) for token in tokens).decode("utf-8", "replace")
+        if tokens:
+            self._known(min(tokens))
+            self._known(max(tokens))
+        return b"".join(map(self._texts.__getitem__, tokens)).decode("utf-8", "replace")
 
     def piece(self, token: int) -> bytes:
         known = self._pieces.get(token)

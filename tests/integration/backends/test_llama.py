@@ -240,8 +240,11 @@ def test_generated_text_is_printable_and_specials_have_no_piece(make_backend: Ma
     assert text.isprintable()
     assert text.isascii()
     assert [backend.piece(token) for token in backend.info.eog] == [b"", b""]
-    with pytest.raises(ValueError, match="not in the vocabulary"):
-        backend.piece(99_999)
+    for token in (99_999, -1):
+        with pytest.raises(ValueError, match="not in the vocabulary"):
+            backend.piece(token)
+        with pytest.raises(ValueError, match="not in the vocabulary"):
+            backend.detokenize([500, token])
 
 
 @pytest.mark.parametrize(("kv_mode", "n_ctx", "n_ctx_slot"), [("split", 3072, 1024), ("unified", 2816, 2816)])
