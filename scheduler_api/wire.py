@@ -102,14 +102,12 @@ def explain(error: Exception) -> NoAnswer:
 
 
 def _os_error(error: BaseException) -> OSError | None:
-    """httpx2 wraps what the system said several deep, in groups when it tried several addresses."""
+    """What the system said, which the client wraps several deep, in groups when it tried several addresses."""
     seen: list[BaseException] = [error]
     for current in seen:
-        if isinstance(current, OSError) and current is not error:
-            return current
         nested = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
         seen.extend(link for link in (current.__cause__, current.__context__, *nested) if link is not None and link not in seen)
-    return None
+    return next((current for current in seen if isinstance(current, OSError) and current.errno is not None), None)
 
 
 async def fetch(client: httpx2.AsyncClient, url: str, *, cap: int = BODY_CAP) -> Answer:
