@@ -72,14 +72,15 @@ class _Env:
     def text(self, name: str, default: str) -> str:
         return self._values.get(name) or default
 
-    def number(self, name: str, default: int) -> int:
+    def number(self, flag: str, name: str, default: int, convert: Callable[[str], int]) -> int:
+        """The flag's own check holds for the environment too."""
         raw = self._values.get(name)
         if not raw:
             return default
         try:
-            return int(raw)
-        except ValueError:
-            self._parser.error(f"environment variable {name} must be a whole number, not {raw!r}")
+            return convert(raw)
+        except argparse.ArgumentTypeError as exc:
+            self._parser.error(f"argument {flag}: {exc} (from environment variable {name})")
 
     def switch(self, name: str) -> bool | None:
         """The flag's value, None when unset. `LLAMA_ARG_NO_X` set to anything negates `LLAMA_ARG_X`, as in llama-server."""
@@ -108,6 +109,22 @@ def _whole(low: int, high: int, *, also: tuple[int, ...] = ()) -> Callable[[str]
     return convert
 
 
+class _WholeNumbers:
+    """Adds flags that are whole numbers, with the default from the environment where it has one."""
+
+    def __init__(self, group: argparse._ArgumentGroup, env: _Env) -> None:
+        self._group, self._env = group, env
+
+    def add(
+        self, *names: str, env: str, default: int, low: int, high: int = 2**31 - 1, also: tuple[int, ...] = (), text: str
+    ) -> None:
+        convert = _whole(low, high, also=also)
+        flag = next(name for name in names if name.startswith("--"))
+        self._group.add_argument(
+            *names, type=convert, default=self._env.number(flag, env, default, convert), metavar="N", help=text
+        )
+
+
 def _share(raw: str) -> float:
     try:
         value = float(raw)
@@ -132,8 +149,8 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _model_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
-    add = parser.add_argument_group("model and batches").add_argument
-    big = 2**31 - 1
+    group = parser.add_argument_group("model and batches")
+    add, whole = group.add_argument, _WholeNumbers(group, env)
     add(
         "-m",
         "--model",
@@ -143,31 +160,33 @@ def _model_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
     )
     add("-a", "--alias", default=env.text("LLAMA_ARG_ALIAS", ""), help="model name that clients see")
     add("--backend", choices=["llama", "simulated"], default=env.text("BACKEND", "llama"), help="what computes the batches")
-    add("-np", "--parallel", type=_whole(1, 256, also=(-1,)), default=env.number("LLAMA_ARG_N_PARALLEL", -1), metavar="N",
-        help="slots; -1 (default): 4, and one KV cache for all unless a KV flag is given")  # fmt: skip
-    add("-c", "--ctx-size", type=_whole(0, big), default=env.number("LLAMA_ARG_CTX_SIZE", 0), metavar="N",
-        help="context of all slots together in tokens; 0 (default): the model's train context")  # fmt: skip
+    text = "slots; -1 (default): 4, and one KV cache for all unless a KV flag is given"
+    whole.add("-np", "--parallel", env="LLAMA_ARG_N_PARALLEL", default=-1, low=1, high=256, also=(-1,), text=text)
+    text = "context of all slots together in tokens; 0 (default): the model's train context"
+    whole.add("-c", "--ctx-size", env="LLAMA_ARG_CTX_SIZE", default=0, low=0, text=text)
     kv = env.switch("LLAMA_ARG_KV_UNIFIED")
     add("-kvu", "--kv-unified", dest="kv_unified", action="store_true", default=kv, help="one KV cache that all slots share")
     add("-no-kvu", "--no-kv-unified", dest="kv_unified", action="store_false", help="a KV cache of its own for each slot")
-    add("-b", "--batch-size", type=_whole(1, 1 << 20), default=env.number("LLAMA_ARG_BATCH", 2048), metavar="N",
-        help="most tokens in a batch")  # fmt: skip
-    add("-ub", "--ubatch-size", type=_whole(1, 1 << 20), default=env.number("LLAMA_ARG_UBATCH", 512), metavar="N",
-        help="most tokens in a physical batch")  # fmt: skip
-    add("-t", "--threads", type=_whole(-1, 1024), default=env.number("LLAMA_ARG_THREADS", -1), metavar="N",
-        help="threads for generation; -1: one for each core")  # fmt: skip
-    add("-tb", "--threads-batch", type=_whole(-1, 1024), default=env.number("LLAMA_ARG_THREADS_BATCH", -1), metavar="N",
-        help="threads for prompts; -1: as --threads")  # fmt: skip
-    add("-n", "--predict", "--n-predict", dest="n_predict", type=_whole(-1, big), default=env.number("LLAMA_ARG_N_PREDICT", -1),
-        metavar="N", help="most tokens to generate for a request that does not say; -1: until the context ends")  # fmt: skip
-    add("-sps", "--slot-prompt-similarity", type=_share, default=0.1, metavar="X",
-        help="share of a prompt that a slot must hold already to be preferred")  # fmt: skip
+    whole.add("-b", "--batch-size", env="LLAMA_ARG_BATCH", default=2048, low=1, high=1 << 20, text="most tokens in a batch")
+    whole.add(
+        "-ub", "--ubatch-size", env="LLAMA_ARG_UBATCH", default=512, low=1, high=1 << 20, text="most tokens in a physical batch"
+    )
+    text = "threads for generation; -1: one for each core"
+    whole.add("-t", "--threads", env="LLAMA_ARG_THREADS", default=-1, low=-1, high=1024, text=text)
+    text = "threads for prompts; -1: as --threads"
+    whole.add("-tb", "--threads-batch", env="LLAMA_ARG_THREADS_BATCH", default=-1, low=-1, high=1024, text=text)
+    text = "most tokens to generate for a request that does not say; -1: until the context ends"
+    whole.add("-n", "--predict", "--n-predict", env="LLAMA_ARG_N_PREDICT", default=-1, low=-1, text=text)
+    text = "share of a prompt that a slot must hold already to be preferred"
+    add("-sps", "--slot-prompt-similarity", type=_share, default=0.1, metavar="X", help=text)
 
 
 def _server_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
-    add = parser.add_argument_group("server").add_argument
+    group = parser.add_argument_group("server")
+    add = group.add_argument
     add("--host", default=env.text("LLAMA_ARG_HOST", "127.0.0.1"), help="address to listen on")
-    add("--port", type=_whole(0, 65535), default=env.number("LLAMA_ARG_PORT", 8080), help="port to listen on; 0: any free one")
+    text = "port to listen on; 0: any free one"
+    _WholeNumbers(group, env).add("--port", env="LLAMA_ARG_PORT", default=8080, low=0, high=65535, text=text)
     add("--api-key", default=env.text("LLAMA_API_KEY", ""), metavar="K[,K2]", help="keys that clients must send")
     add("--api-key-file", default="", metavar="PATH", help="file with one key a line, # for comments")
     slots, metrics, props = (env.switch(f"LLAMA_ARG_ENDPOINT_{name}") for name in ("SLOTS", "METRICS", "PROPS"))
@@ -175,11 +194,10 @@ def _server_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
     add("--no-slots", dest="slots", action="store_false", help="do not serve GET /slots")
     add("--metrics", action="store_true", default=bool(metrics), help="serve GET /metrics")
     add("--props", action="store_true", default=bool(props), help="allow POST /props")
-    cont = env.switch("LLAMA_ARG_CONT_BATCHING")
-    add("-cb", "--cont-batching", dest="cont", action="store_true", default=cont is not False,
-        help="prompts share batches with generation (default)")  # fmt: skip
+    cont, cache = env.switch("LLAMA_ARG_CONT_BATCHING"), env.switch("LLAMA_ARG_CACHE_PROMPT")
+    text = "prompts share batches with generation (default)"
+    add("-cb", "--cont-batching", dest="cont", action="store_true", default=cont is not False, help=text)
     add("-nocb", "--no-cont-batching", dest="cont", action="store_false", help="no prompt is touched while a slot generates")
-    cache = env.switch("LLAMA_ARG_CACHE_PROMPT")
     add("--cache-prompt", dest="cache", action="store_true", default=cache is not False, help="reuse what a slot holds (default)")
     add("--no-cache-prompt", dest="cache", action="store_false", help="process every prompt from its start")
 
@@ -200,10 +218,6 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
     for name in ("backend", *START_POLICY):
         _check_choice(parser, name, getattr(args, name))
     auto = args.parallel == -1
-    if not auto and not 1 <= args.parallel <= 256:
-        parser.error(f"argument -np/--parallel: {args.parallel} is not between 1 and 256")
-    if not 0 <= args.port <= 65535:
-        parser.error(f"argument --port: {args.port} is not between 0 and 65535")
     kv_from: KvOrigin = "auto" if auto and args.kv_unified is None else "flag"
     unified = args.kv_unified if args.kv_unified is not None else auto
     model = Path(args.model) if args.model else DEFAULT_MODEL
@@ -220,7 +234,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         n_ubatch=min(args.ubatch_size, args.batch_size),
         n_threads=max(0, args.threads),
         n_threads_batch=max(0, args.threads_batch),
-        n_predict=args.n_predict,
+        n_predict=args.predict,
         host=args.host,
         port=args.port,
         api_keys=_keys(parser, args.api_key, args.api_key_file),

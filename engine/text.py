@@ -16,10 +16,11 @@ class TextStream:
     llama-server does. Bytes that are no UTF-8 become U+FFFD.
     """
 
-    __slots__ = ("_decoder", "_held", "_stops", "has_new_line", "stopped_by")
+    __slots__ = ("_beginnings", "_decoder", "_held", "_stops", "has_new_line", "stopped_by")
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         self._stops = tuple(stop for stop in stops if stop)
+        self._beginnings = tuple({stop[:size] for stop in self._stops for size in range(1, len(stop))})
         self._decoder: codecs.IncrementalDecoder | None = None
         self._held = ""
         self.has_new_line = False
@@ -62,12 +63,8 @@ class TextStream:
             self.stopped_by = self._stops[order]
             self._held = ""
             return text[:at]
-        if any(_ends_with_start_of(text, stop) for stop in self._stops):
+        if text.endswith(self._beginnings):
             self._held = text
             return ""
         self._held = ""
         return text
-
-
-def _ends_with_start_of(text: str, stop: str) -> bool:
-    return any(text.endswith(stop[:size]) for size in range(min(len(stop) - 1, len(text)), 0, -1))

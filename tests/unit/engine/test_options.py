@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.options import DEFAULT_MODEL, Options, parse_options
+from engine.scheduler.policy import PhaseMode, PrefillOrder, RotationStart
+
+
+def options(*argv: str, **environ: str) -> Options:
+    return parse_options(argv, environ)
+
+
+def test_defaults_are_llama_servers() -> None:
+    found = options()
+    assert (found.host, found.port) == ("127.0.0.1", 8080)
+    assert (found.n_batch, found.n_ubatch, found.n_ctx, found.n_predict) == (2048, 512, 0, -1)
+    assert found.slots_endpoint
+    assert not found.metrics_endpoint
+    assert found.model == DEFAULT_MODEL
+    assert not found.model_given
+    assert found.slot_prompt_similarity == 0.1
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "expected"),
+    [
+        ([], {}, (4, "unified", "auto")),
+        (["-np", "-1"], {}, (4, "unified", "auto")),
+        (["-np", "3"], {}, (3, "split", "flag")),
+        (["--no-kv-unified"], {}, (4, "split", "flag")),
+        (["-np", "2", "-kvu"], {}, (2, "unified", "flag")),
+        ([], {"LLAMA_ARG_N_PARALLEL": "2"}, (2, "split", "flag")),
+        ([], {"LLAMA_ARG_KV_UNIFIED": "off"}, (4, "split", "flag")),
+        ([], {"LLAMA_ARG_NO_KV_UNIFIED": "1"}, (4, "split", "flag")),
+        (["-kvu"], {"LLAMA_ARG_KV_UNIFIED": "0"}, (4, "unified", "flag")),
+    ],
+)
+def test_slots_and_kv_mode(argv: list[str], environ: dict[str, str], expected: tuple[int, str, str]) -> None:
+    found = options(*argv, **environ)
+    assert (found.n_slots, found.kv_mode, found.kv_from) == expected
+
+
+def test_a_flag_wins_over_the_environment() -> None:
+    assert options(LLAMA_ARG_CTX_SIZE="1024", LLAMA_ARG_PORT="9").n_ctx == 1024
+    assert options("--ctx-size", "2048", LLAMA_ARG_CTX_SIZE="1024").n_ctx == 2048
+
+
+def test_model_and_name() -> None:
+    found = options("--model", "/models/some.gguf")
+    assert found.model == Path("/models/some.gguf")
+    assert found.alias == "some"
+    assert options("-m", "/models/some.gguf", "-a", "nice").alias == "nice"
+
+
+def test_policy_at_the_start() -> None:
+    found = options("--prefill-order", "rotating", "--rotation-start", "after_last", PHASE="barrier").policy
+    assert (found.prefill_order, found.rotation_start, found.phase) == (
+        PrefillOrder.ROTATING,
+        RotationStart.AFTER_LAST,
+        PhaseMode.BARRIER,
+    )
+
+
+def test_keys_from_everywhere(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# mine\nthird\n\n  # not this\nfirst\n")
+    assert options("--api-key", "first, second", "--api-key-file", str(file)).api_keys == ("first", "second", "third")
+    assert options(LLAMA_API_KEY="only").api_keys == ("only",)
+
+
+def test_ubatch_is_at_most_a_batch_and_threads_may_be_automatic() -> None:
+    found = options("-b", "64", "-ub", "512", "-t", "-1")
+    assert found.n_ubatch == 64
+    assert found.n_threads == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "named"),
+    [
+        (["--parallel", "0"], {}, "--parallel"),
+        (["--port", "70000"], {}, "--port"),
+        (["--batch-size", "many"], {}, "--batch-size"),
+        (["--slot-prompt-similarity", "2"], {}, "--slot-prompt-similarity"),
+        (["--slot-prompt-similarity", "nan"], {}, "--slot-prompt-similarity"),
+        (["--prefill-order", "alphabetic"], {}, "--prefill-order"),
+        (["--paralel", "2"], {}, "--paralel"),
+        (["--api-key", " , "], {}, "API key"),
+        (["--api-key-file", "/nowhere/keys"], {}, "/nowhere/keys"),
+        ([], {"LLAMA_ARG_CTX_SIZE": "big"}, "LLAMA_ARG_CTX_SIZE"),
+        ([], {"LLAMA_ARG_PORT": "-5"}, "--port"),
+        ([], {"LLAMA_ARG_BATCH": "0"}, "--batch-size"),
+        ([], {"LLAMA_ARG_KV_UNIFIED": "maybe"}, "LLAMA_ARG_KV_UNIFIED"),
+        ([], {"BACKEND": "vapour"}, "--backend"),
+        ([], {"PHASE": "lunar"}, "--phase"),
+    ],
+)
+def test_what_is_wrong_is_named(argv: list[str], environ: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(argv, environ)
+    assert ended.value.code == 2
+    assert named in capsys.readouterr().err

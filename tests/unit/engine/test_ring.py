@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from engine.ring import IterationRing, record_json
+from engine.scheduler.plan import Skip
+from engine.scheduler.records import IterationRecord
+
+
+def record(iteration: int) -> IterationRecord:
+    return IterationRecord(
+        iteration,
+        1000.0 + iteration,
+        0.05,
+        1.5,
+        0.02,
+        ((0, 8),),
+        ((1, 1),),
+        (Skip(2, "full"),),
+        (),
+        "continuous",
+        None,
+        False,
+        0,
+        0,
+        1,
+        0,
+    )
+
+
+def ring_of(count: int, size: int) -> IterationRing:
+    ring = IterationRing(size)
+    for iteration in range(1, count + 1):
+        ring.append(record(iteration))
+    return ring
+
+
+def numbers(answer: tuple[list[IterationRecord], bool]) -> tuple[list[int], bool]:
+    return [found.iteration for found in answer[0]], answer[1]
+
+
+def test_an_empty_ring_has_no_gap() -> None:
+    ring = IterationRing(4)
+    assert ring.last == 0
+    assert numbers(ring.after(0, 10)) == ([], False)
+
+
+def test_what_is_newer_comes_oldest_first() -> None:
+    ring = ring_of(5, 10)
+    assert numbers(ring.after(2, 10)) == ([3, 4, 5], False)
+    assert numbers(ring.after(2, 2)) == ([3, 4], False)
+    assert numbers(ring.after(5, 10)) == ([], False)
+    assert numbers(ring.after(99, 10)) == ([], False)
+
+
+def test_what_left_the_ring_is_a_gap() -> None:
+    ring = ring_of(20, 4)
+    assert numbers(ring.after(16, 10)) == ([17, 18, 19, 20], False)
+    assert numbers(ring.after(15, 10)) == ([17, 18, 19, 20], True)
+
+
+def test_the_newest_alone_leave_a_gap_before_them() -> None:
+    ring = ring_of(10, 10)
+    assert numbers(ring.after(0, 3, newest=True)) == ([8, 9, 10], True)
+    assert numbers(ring.after(7, 3, newest=True)) == ([8, 9, 10], False)
+
+
+def test_an_iteration_as_json() -> None:
+    shown = record_json(record(7))
+    assert shown["i"] == 7
+    assert shown["skipped"] == [(2, "full")]
+    assert shown["gen"] == ((1, 1),)
