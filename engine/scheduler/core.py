@@ -23,6 +23,8 @@ from engine.scheduler.task import Task
 from engine.scheduler.tenancy import Tenancy
 from engine.scheduler.view import Totals, phase_view, slot_view
 
+NEVER_SETTLED = "the batch was never settled"
+
 
 class Scheduler:
     """Decides what every batch contains. Pure: time comes in as seconds on the caller's clock, and it does no I/O."""
@@ -35,7 +37,7 @@ class Scheduler:
         self._totals = Totals()
         self._tenancy = Tenancy(config, self._slots, self._phases, self._totals)
         self._settling = Settling(config, self._slots, self._phases, self._tenancy, self._totals)
-        self._in_flight = False
+        self._in_flight: Plan | None = None
         self._cursor: int | None = None
         self._anchor: int | None = None
 
@@ -81,9 +83,13 @@ class Scheduler:
     # One iteration
 
     def plan(self, now: float) -> Plan:
-        """The next batch. It must be settled, or failed, before the next plan, also when it has no entries."""
-        if self._in_flight:
-            raise RuntimeError("the last plan was neither settled nor failed")
+        """The next batch, to be settled or failed before the next plan, also when it has no entries.
+
+        A plan with entries that was neither (its caller broke down) counts as failed here, so the scheduler never gets stuck.
+        """
+        if self._in_flight is not None:
+            self._settling.drop(self._in_flight, NEVER_SETTLED, now)
+            self._in_flight = None
         policy = self._follow_policy(now)
         self._phases.begin(now)
         draft = Draft()
@@ -96,11 +102,10 @@ class Scheduler:
             )
         purges = self._purge_for(draft.n_tokens) if self.config.kv_mode == "unified" else ()
         if draft.entries:
-            self._in_flight = True
             self._totals.iterations += 1
             self._anchor = draft.anchor
         phases = self._phases
-        return Plan(
+        plan = Plan(
             iteration=self._totals.iterations,
             starts=tuple(draft.starts),
             entries=tuple(draft.entries),
@@ -116,6 +121,8 @@ class Scheduler:
             cursor=self._cursor,
             policy_version=self._control.state.version,
         )
+        self._in_flight = plan if draft.entries else None
+        return plan
 
     def _follow_policy(self, now: float) -> Policy:
         self._control.tick(now, self._totals.iterations + 1)
@@ -153,7 +160,7 @@ class Scheduler:
 
     def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
         """Books what the backend did. Entries of tasks that are gone meanwhile change nothing."""
-        self._in_flight = False
+        self._in_flight = None
         return self._settling.settle(plan, outcome, now)
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
@@ -161,7 +168,7 @@ class Scheduler:
 
         Slots remember only the cells that were settled before, so a later prompt never relies on what may not have been written.
         """
-        self._in_flight = False
+        self._in_flight = None
         return self._settling.fail(plan, message, now)
 
     def record(self, plan: Plan, t: float, plan_ms: float, run_ms: float, settle_ms: float, error: str = "") -> IterationRecord:
@@ -215,7 +222,7 @@ class Scheduler:
             reason=reason,
             dry_run=dry_run,
         )
-        if not self._in_flight:
+        if self._in_flight is None:
             self._follow_policy(now)
         return state
 
@@ -226,7 +233,7 @@ class Scheduler:
 
     def view(self, now: float) -> dict[str, object]:
         """The GET /scheduler object without "server"; `kv.used` is the sum of what the slots' cells hold."""
-        if self._in_flight:
+        if self._in_flight is not None:
             self._control.tick(now, self._totals.iterations + 1)
         else:
             self._follow_policy(now)

@@ -57,11 +57,15 @@ class Settling:
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
         """The batch failed as a whole: tasks in it end in error, everybody else stays where they are."""
+        self.drop(plan, message, now)
+        return self._close(Step(), now)
+
+    def drop(self, plan: Plan, message: str, now: float) -> None:
+        """Ends the tasks in a batch; the next settlement reports them."""
         for entry in plan.entries:
             slot = self._slots[entry.slot]
             if slot.task_id == entry.task_id:
                 self._fail_slot(slot, message, now)
-        return self._close(Step(), now)
 
     def _fail_slot(self, slot: Slot, message: str, now: float) -> None:
         self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.ERROR, now, message, cells_known=False))
