@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import monotonic, time
@@ -16,6 +16,8 @@ from scheduler_api.health import Health
 from scheduler_api.kinds.base import Condition, Report
 from scheduler_api.kinds.llama_state import LlamaReader, NotServing
 from scheduler_api.targets import Target
+
+type Read = Callable[[wire.Answer, float], None]
 
 LEAST_GAP_S = 0.25
 SILENT_AFTER_S = 5.0
@@ -106,20 +108,25 @@ class LlamaServerKind:
             yield report
         self.props.at = self.metrics.at = self.slots.at = 0.0
         while True:
-            if self.props.now():
-                async for report in self._ask(poller, "/props", reader.props):
+            for path, read in self._round(reader):
+                async for report in self._ask(poller, path, read):
                     yield report
-                self.props.later(0.1 if reader.asleep else 1.0)
-            if reader.wants_metrics and self.metrics.now():
-                async for report in self._ask(poller, "/metrics", reader.metrics):
-                    yield report
-                self.metrics.later()
-            if reader.wants_slots and (reader.expects_work or self.slots.now()):
-                async for report in self._ask(poller, "/slots", reader.slots):
-                    yield report
-                self.slots.later(reader.idle_factor)
             yield reader.reading(self.clock())
             await asyncio.sleep(self._until_next(reader))
+
+    def _round(self, reader: LlamaReader) -> Iterator[tuple[str, Read]]:
+        """What to ask now, decided anew after each answer."""
+        metrics_due = reader.wants_metrics and self.metrics.now()
+        slots_due = reader.wants_slots and (reader.expects_work or self.slots.now())
+        if self.props.now() or (reader.must_not_wake and (metrics_due or slots_due)):
+            yield "/props", reader.props
+            self.props.later(0.1 if reader.asleep else 1.0)
+        if reader.wants_metrics and metrics_due:
+            yield "/metrics", reader.metrics
+            self.metrics.later()
+        if reader.wants_slots and (reader.expects_work or slots_due):
+            yield "/slots", reader.slots
+            self.slots.later(reader.idle_factor)
 
     def _until_next(self, reader: LlamaReader) -> float:
         """Zero while slots work: the poller itself keeps to four a second."""
@@ -129,7 +136,7 @@ class LlamaServerKind:
         due += [self.slots.at] if reader.wants_slots else []
         return min(IDLE_GAP_S, max(0.05, min(due) - monotonic()))
 
-    async def _ask(self, poller: Poller, path: str, read: Callable[[wire.Answer, float], None]) -> AsyncGenerator[Report, None]:
+    async def _ask(self, poller: Poller, path: str, read: Read) -> AsyncGenerator[Report, None]:
         async with aclosing(poller.get(quote(path))) as waiting:
             async for condition in waiting:
                 yield condition

@@ -60,6 +60,7 @@ class LlamaReader:
     metrics_at: float = 0.0
     off: dict[str, str] = field(default_factory=dict)
     asleep: bool = False
+    can_sleep: bool = False
     restarted: bool = False
     loading_seen: bool = False
     idle_polls: int = 0
@@ -81,6 +82,12 @@ class LlamaReader:
         """Slots work, or did since they were last asked for."""
         busy = any(slot["state"] != "idle" for slot in self.frame_slots or [])
         return busy or self.tokens_unseen or self._metrics_working() is True
+
+    @property
+    def must_not_wake(self) -> bool:
+        """Whether it may have gone to sleep since it was last asked, so that /props has to tell first: it wakes nobody."""
+        watched_gently = self.quiet or self._metrics_working() is not None
+        return self.can_sleep and watched_gently and not self.expects_work
 
     @property
     def idle_factor(self) -> float:
@@ -118,7 +125,7 @@ class LlamaReader:
     def props(self, answer: Answer, now: float) -> None:
         self._check(answer)
         raw = mapping(_json(answer)) if answer.status == 200 else {}
-        self.asleep = raw.get("is_sleeping") is True
+        self.can_sleep, self.asleep = "is_sleeping" in raw, raw.get("is_sleeping") is True
         if self.asleep:
             self.quiet = True  # it has shown that it sleeps when left alone
             self.frame_slots, self.last_metrics = None, None

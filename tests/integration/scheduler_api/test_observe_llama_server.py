@@ -1,0 +1,179 @@
+"""The observer against a stock llama-server that answers what it is told, with the payloads that versions of it send."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from scheduler_api.kinds import llama_server
+from scheduler_api.kinds.llama_state import ASLEEP, METRICS_OFF, ROUTER, SLOTS_OFF, WHY_NOT
+from scheduler_api.models import Server
+from tests.integration.scheduler_api.conftest import observing, register
+from tests.support.stub_servers import IDLE_SLOT, FakeLlamaServer, busy_slot, running
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
+
+METRICS = """# HELP llamacpp:prompt_tokens_total Number of prompt tokens processed.
+llamacpp:prompt_tokens_total {prompt}
+llamacpp:tokens_predicted_total {generated}
+llamacpp:requests_processing {processing}
+llamacpp:requests_deferred {deferred}
+llamacpp:n_busy_slots_per_decode -nan
+"""
+
+
+def metrics(prompt: int = 0, generated: int = 0, processing: int = 0, deferred: int | str = 0) -> str:
+    return METRICS.format(prompt=prompt, generated=generated, processing=processing, deferred=deferred)
+
+
+async def add(url: str, **more: Any) -> Server:
+    return await sync_to_async(register)("stock", "llama_server", url, **more)
+
+
+def is_up(state: dict[str, Any]) -> bool:
+    return bool(state["health"]["state"] == "up")
+
+
+async def test_slots_are_watched_and_what_is_not_told_says_why() -> None:
+    with running(FakeLlamaServer(slots=[busy_slot(0), {**IDLE_SLOT, "id": 1}])) as stock:
+        server = await add(stock.url)
+        async with observing() as watching:
+            state = await watching.until(server, lambda state: len(state["slots"]) == 2)
+            assert (state["health"]["text"], state["info"]["model"], state["info"]["build"]) == (
+                "Serving",
+                "tiny.gguf",
+                "b11549-abc",
+            )
+            assert [slot["state"] for slot in state["slots"]] == ["generating", "idle"]
+            assert state["slots"][0]["n_cached"] == 200
+            assert state["switching"] == {"can": False, "why_not": WHY_NOT, "fields": {}}
+            assert (state["policy"], state["phase"], state["queue"]) == (None, None, None)
+            assert state["missing"]["queue"] == METRICS_OFF
+            assert "iterations" in state["missing"]
+            stock.slots[0] = busy_slot(0, n_decoded=41)
+            state = await watching.until(server, lambda state: state["figures"]["gen_tps"] > 0)
+            assert state["slots"][0]["rate"] > 0
+            stock.slots[0] = {**busy_slot(0, n_decoded=41), "is_processing": False}
+            state = await watching.until(server, lambda state: state["health"]["text"] == "Idle")
+            assert (state["slots"][0]["task"], state["slots"][0]["rate"]) == (None, None)
+
+
+async def test_polling_keeps_to_one_request_at_a_time_and_four_a_second() -> None:
+    with running(FakeLlamaServer(slots=[busy_slot(0)], metrics=metrics(processing=1))) as stock:
+        server = await add(stock.url)
+        async with observing() as watching:
+            await watching.until(server, is_up)
+            await asyncio.sleep(3)
+    assert stock.most_pending == 1
+    gaps = [later - earlier for earlier, later in pairwise(stock.times)]
+    assert min(gaps) >= 0.2
+    assert stock.seen["/slots"] >= 5
+
+
+async def test_a_server_that_does_not_answer_is_busy_not_down_and_nothing_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama_server.LlamaServerKind.__init__, "__defaults__", _defaults(silent_after_s=0.5))
+    with running(FakeLlamaServer(slots=[busy_slot(0)])) as stock:
+        server = await add(stock.url)
+        async with observing() as watching:
+            await watching.until(server, lambda state: bool(state["slots"]))
+            stock.held.add("/slots")
+            state = await watching.until(server, lambda state: state["health"]["text"] == "Busy, no answer for 2 s")
+            assert (state["health"]["state"], state["health"]["detail"]) == ("silent", "/slots is not answered yet")
+            assert state["slots"][0]["state"] == "generating"
+            await asyncio.sleep(1)
+            assert stock.pending == 1
+            stock.held.clear()
+            await watching.until(server, is_up)
+    assert stock.most_pending == 1
+
+
+def _defaults(**changed: Any) -> tuple[Any, ...]:
+    """The dataclass's defaults, some of them changed."""
+    init = llama_server.LlamaServerKind.__init__
+    names = init.__code__.co_varnames[1 : init.__code__.co_argcount]
+    kept = dict(zip(names[-len(init.__defaults__ or ()) :], init.__defaults__ or (), strict=True))
+    return tuple((kept | changed).values())
+
+
+async def test_slots_off_is_not_down() -> None:
+    with running(FakeLlamaServer(slots_off=True, metrics=metrics(prompt=9000, processing=1, deferred=3))) as stock:
+        server = await add(stock.url)
+        async with observing() as watching:
+            state = await watching.until(server, lambda state: state["queue"] is not None)
+            assert (state["health"]["text"], state["queue"]["depth"]) == ("Serving", 3)
+            assert (state["slots"], state["missing"]["slots"]) == ([], SLOTS_OFF)
+            stock.metrics = metrics(prompt=9500, generated=10, processing=1, deferred="-nan")
+            state = await watching.until(server, lambda state: state["figures"]["prompt_tps"] > 0)
+            assert state["figures"]["worst_stall_s"] is None
+            await watching.until(server, lambda state: state["queue"] is None)
+
+
+@pytest.mark.parametrize(("key", "text"), [("", "Key needed"), ("wrong", "Key not accepted")])
+async def test_a_key_that_is_missing_shows_no_zeros(key: str, text: str) -> None:
+    with running(FakeLlamaServer(api_key="right", slots=[busy_slot(0)])) as stock:
+        server = await add(stock.url, api_key=key)
+        async with observing() as watching:
+            state = await watching.until(server, lambda state: state["health"]["state"] == "unauthorised")
+            assert state["health"]["text"] == text
+            assert state["health"]["seen_at"] is not None
+            assert (state["figures"]["prompt_tps"], state["figures"]["gen_tps"], state["queue"]) == (None, None, None)
+            assert stock.keys[-1] == (f"Bearer {key}" if key else None)
+            assert stock.seen["/health"] >= 1
+
+
+async def test_a_restart_with_lower_counters_is_marked_and_gives_no_negative_rate() -> None:
+    stock = FakeLlamaServer(slots_off=True, metrics=metrics(prompt=9000, generated=800), process_start="1000")
+    with running(stock):
+        server = await add(stock.url)
+        async with observing() as watching:
+            await watching.until(server, lambda state: state["queue"] is not None)
+            stock.loading = True
+            state = await watching.until(server, lambda state: state["health"]["state"] == "loading")
+            assert state["health"]["text"] == "Loading the model"
+            stock.loading, stock.metrics, stock.process_start = False, metrics(prompt=12, generated=1), "2000"
+            state = await watching.until(server, lambda state: bool(state["marks"]))
+            await asyncio.sleep(1.5)
+            state = await watching.state(server) or {}
+    assert [mark["text"] for mark in state["marks"]] == ["restarted"]
+    series = state["figures"]["prompt_series"] + state["figures"]["gen_series"]
+    assert all(value is None or value >= 0 for _, value in series)
+
+
+async def test_watching_does_not_keep_a_server_from_sleeping() -> None:
+    with running(FakeLlamaServer(metrics=metrics(), sleep_after_s=2.0)) as stock:
+        server = await add(stock.url)
+        async with observing() as watching:
+            await watching.until(server, is_up)
+            state = await watching.until(server, lambda state: state["health"]["text"] == "Asleep")
+            assert state["missing"]["slots"] == ASLEEP
+            await asyncio.sleep(2)
+            assert stock.woken == 0
+
+
+async def test_a_router_is_told_apart_from_a_failure() -> None:
+    error = {"error": {"code": 400, "message": "model name is missing from the request", "type": "invalid_request_error"}}
+    with running(FakeLlamaServer(slots_answer=(400, error))) as stock:
+        server = await add(stock.url)
+        async with observing() as watching:
+            state = await watching.until(server, is_up)
+    assert (state["health"]["state"], state["missing"]["slots"]) == ("up", ROUTER)
+
+
+async def test_after_clients_went_away_no_slot_stays_busy() -> None:
+    slots = [busy_slot(number, task=number) for number in range(8)]
+    with running(FakeLlamaServer(slots=slots)) as stock:
+        server = await add(stock.url)
+        async with observing() as watching:
+            await watching.until(
+                server, lambda state: all(slot["state"] != "idle" for slot in state["slots"]) and bool(state["slots"])
+            )
+            stock.slots = [{**slot, "is_processing": False} for slot in slots]
+            gone = time.time()
+            state = await watching.until(server, lambda state: all(slot["state"] == "idle" for slot in state["slots"]))
+    assert all(slot["since"] >= gone - 0.1 for slot in state["slots"])
+    assert state["health"]["text"] == "Idle"
