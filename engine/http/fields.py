@@ -25,7 +25,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 
 
 class Fields:
-    """Readers over one body. Each takes the field's name with its aliases, the first one that is present counts."""
+    """Readers over one body. Some take aliases of a name: the first one that is present counts."""
 
     __slots__ = ("_body",)
 
@@ -40,9 +40,12 @@ class Fields:
         return names[0], None
 
     def integer(self, *names: str, default: int, low: int, high: int = INT32_MAX) -> int:
-        name, value = self.raw(*names)
-        if value is None:
-            return default
+        """The first name that is present counts; the others must be right too."""
+        found = [self._integer(name, low, high) for name in names if self._body.get(name) is not None]
+        return found[0] if found else default
+
+    def _integer(self, name: str, low: int, high: int) -> int:
+        value = self._body[name]
         if type(value) is float and value.is_integer():
             value = int(value)
         if type(value) is not int or not low <= value <= high:
