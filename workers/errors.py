@@ -4,6 +4,7 @@ WorkerError
 ├── RunFailed      one sentence for the operator, kept in run.error
 ├── RunStopped     somebody asked for it
 └── LeaseLost      the run belongs to nobody or to another worker now: write nothing more
+BrokerDown         the message broker does not answer
 ExperimentRefused  a run was not started; one sentence for the operator
 """
 
@@ -25,6 +26,10 @@ class RunStopped(WorkerError):
 
 
 class LeaseLost(WorkerError):
+    pass
+
+
+class BrokerDown(Exception):
     pass
 
 

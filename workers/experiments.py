@@ -12,10 +12,10 @@ from kombu.exceptions import OperationalError
 
 from scheduler_api.exceptions import SchedulerApiError
 from scheduler_api.models import Server, ServerKind
-from workers import target
+from workers import broker, target
 from workers.app import app
 from workers.checks import batch_warning, check_server, context_problem, kv_warning
-from workers.errors import ExperimentRefused, RunFailed
+from workers.errors import BrokerDown, ExperimentRefused, RunFailed
 from workers.models import ACTIVE, Run, RunState
 from workers.planning import expected
 from workers.scenarios import Scenario, ScenarioError, Sizes, load
@@ -64,14 +64,16 @@ def start_run(
     )
     try:
         send(run)
-    except OperationalError:
+    except (BrokerDown, OperationalError):
         run.delete()
         raise ExperimentRefused("The message broker cannot be reached, so no worker would hear of the run.") from None
     return run
 
 
 def send(run: Run) -> None:
-    """Hands the run to whichever worker is free. Raises kombu's OperationalError."""
+    """Hands the run to whichever worker is free. Raises BrokerDown, or kombu's OperationalError when it goes down just now."""
+    if not broker.reachable():
+        raise BrokerDown
     message = app.send_task(RUN_TASK, (run.pk,), retry=False)
     Run.objects.filter(pk=run.pk).update(celery_id=str(message.id))
 

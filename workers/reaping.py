@@ -9,6 +9,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from workers import lease
+from workers.errors import BrokerDown
 from workers.experiments import send
 from workers.models import Run, RunState
 from workers.recording import add_warning
@@ -46,5 +47,5 @@ def _send_forgotten() -> None:
         if Run.objects.filter(pk=run.pk, state=RunState.QUEUED, enqueued_at=run.enqueued_at).update(enqueued_at=timezone.now()):
             try:
                 send(run)
-            except OperationalError:
+            except (BrokerDown, OperationalError):
                 log.warning("Run %d could not be sent again: the broker cannot be reached", run.pk)
