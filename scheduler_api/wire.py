@@ -6,7 +6,9 @@ A client belongs to one Target and speaks to its origin alone, so a key never le
 from __future__ import annotations
 
 import socket
+import ssl
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import httpx2
@@ -77,9 +79,19 @@ def async_client(target: Target, read_s: float | None) -> httpx2.AsyncClient:
     )
 
 
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once: reading the certificates takes longer than most requests here."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
 def sync_client(target: Target, read_s: float) -> httpx2.Client:
     return httpx2.Client(
-        headers=_headers(target), timeout=httpx2.Timeout(read_s, connect=CONNECT_S), follow_redirects=False, trust_env=False
+        headers=_headers(target),
+        timeout=httpx2.Timeout(read_s, connect=CONNECT_S),
+        follow_redirects=False,
+        trust_env=False,
+        verify=_tls(),
     )
 
 
