@@ -180,7 +180,7 @@ def pair_choice(found: Mapping[str, Any], wanted: str) -> dict[str, Any]:
     ]
     iterations = [step for block in found["timelines"].values() for step in block.get("iterations") or []]
     held = any(step["held"] for step in iterations)
-    return {"number": number, "all": numbers, "near": near, "typical": not wanted, "held": held}
+    return {"number": number, "all": numbers, "near": near, "typical": wanted != str(number), "held": held}
 
 
 HEADLINE = re.compile(r"[0-9.]+ (?:times|%) (?:sooner|later|less|longer)")

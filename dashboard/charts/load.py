@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 LEFT = 22.0  # per cent of the width kept for what happens before the cold request is sent
 UNITS = 100.0 - LEFT
+MOST_BATCHES = 64  # more of them would be a hatching: then the cold prompt is one bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,14 @@ def planned_load(cold: int, short: int, n_batch: int, share: float, pairs: int, 
     total = cold * 1.15 + short
     unit = UNITS / total
     starts = range(0, cold, n_batch)
-    bars = tuple(Bar(round(LEFT + start * unit, 3), round(min(n_batch, cold - start) * unit, 3)) for start in starts)
+    drawn = starts if len(starts) <= MOST_BATCHES else range(0, cold, cold)
+    size = n_batch if len(starts) <= MOST_BATCHES else cold
+    bars = tuple(Bar(round(LEFT + start * unit, 3), round(min(size, cold - start) * unit, 3)) for start in drawn)
     at = round(LEFT + min(max(share, 0.0), 1.0) * cold * unit, 3)
     order = block_order(pairs)
     return LoadDrawing(
         left=LEFT,
-        cold=bars if len(bars) <= 64 else (Bar(LEFT, round(cold * unit, 3)),),
+        cold=bars,
         warm=Bar(0.0, LEFT - 3.0),
         short_at=at,
         short=Bar(round(LEFT + cold * 1.03 * unit, 3), round(short * unit, 3)),

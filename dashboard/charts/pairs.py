@@ -36,14 +36,17 @@ def pairs(rows: Sequence[Row], planned: int = 0) -> Figure:
     shown = [number for number in range(1, last + 1) if number == 1 or number % every == 0]
     dot = 9 if last <= 20 else 7
     offset = min(0.2, 0.02 * last)  # a few pixels to either side, however many pairs share the width
+    notes = _labels(rows, high - low) if last <= LABELLED else []
+    if not known:
+        notes = [base.note((last + 1) / 2, 0.5, "no pair is done yet")]
     return {
         "data": [_joined(rows, offset), _dots(rows, "A", dot, offset), _dots(rows, "B", dot, offset)],
         "layout": base.layout(
             base.axis(0.5, last + 0.5, shown, [str(number) for number in shown], showgrid=False, showline=low == 0),
-            base.axis(low, high, grid, base.tick_words(grid)),
-            annotations=_labels(rows, high - low) if last <= LABELLED else [],
+            base.axis(low, high, grid, base.tick_words(grid)) if known else base.axis(0, 1, [], []),
+            annotations=notes,
         ),
-        "narrow": {"annotations": []},
+        "narrow": {"annotations": [] if known else notes},
         "readouts": [_readout(row) for row in rows],
         "alt": f"{len(rows)} pairs, A and B side by side" if rows else "No pair is done yet",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, cast
 
@@ -58,7 +59,7 @@ def experiments(request: Request) -> HttpResponse:
 
 def _entry(run: Run) -> dict[str, Any]:
     state = run_page.state_of(run)
-    verdict = _verdict(run) if run.active else _ended_verdict(run.pk)
+    verdict = _verdict(run) if run.active else _ended_verdict(run.pk, run.created_at)
     return {
         "run": run,
         "title": arms.title(*selectors.arm_labels(run)),
@@ -76,8 +77,8 @@ def _verdict(run: Run) -> str:
 
 
 @lru_cache(maxsize=2000)
-def _ended_verdict(pk: int) -> str:
-    """The samples of a run that is over do not change any more."""
+def _ended_verdict(pk: int, created_at: datetime) -> str:
+    """The samples of a run that is over do not change any more; its birth tells it from one whose number is reused."""
     return _verdict(selectors.get_run(pk))
 
 
