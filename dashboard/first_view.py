@@ -106,7 +106,7 @@ def field_name(name: str) -> str:
 
 
 def chips(state: State) -> list[dict[str, Any]]:
-    """A chip for each policy field that counts now. `why` is filled, and the chip amber, when another value is in force than asked."""
+    """A chip for each policy field that counts now; `why` is filled, and the chip amber, when another value is in force."""
     policy = state.get("policy")
     if not policy:
         return []
@@ -163,8 +163,15 @@ def figures(state: State) -> list[dict[str, str]]:
         ("queue", "Queue", present.grouped(queue.get("depth")), oldest, "queue"),
         ("stall", "Worst stall, last minute", _tenth(told.get("worst_stall_s")), "s", "figures.worst_stall_s"),
     ]
+    unseen = "" if state["health"]["state"] == "up" else "not known while it does not answer"
     return [
-        {"key": key, "title": title, "value": value, "unit": unit if value else "", "why": "" if value else _why(missing, name)}
+        {
+            "key": key,
+            "title": title,
+            "value": value,
+            "unit": unit if value else "",
+            "why": "" if value else _why(missing, name) or unseen,
+        }
         for key, title, value, unit, name in rows
     ]
 

@@ -92,6 +92,7 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
     asked, effective = policy["requested"].get(name), policy["effective"].get(name)
     wanted = chosen.get(name, asked)
     last = next((change for change in applied if name in change.changes), None)
+    own = last is not None and last.changes[name] == asked  # what was set here last is what stands
     other, value = DEPENDS_ON.get(name, ("", ""))
     return Card(
         name=name,
@@ -100,8 +101,8 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
         asked=words(asked),
         effective=words(effective),
         why=str((policy.get("reasons") or {}).get(name) or "the server does not say why") if asked != effective else "",
-        since=f"by {last.actor_name}" if last else "",
-        since_at=last.at if last else None,
+        since=_since(last, own),
+        since_at=last.at if last and own else None,
         options=[_option(name, each, asked, wanted) for each in spec.get("values") or []],
         number="" if wanted is None else str(wanted),
         low=spec.get("minimum"),
@@ -110,6 +111,12 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
         changed=wanted != asked,
         needs=f"counts under {words(other)} {words(value)} alone" if other and policy["effective"].get(other) != value else "",
     )
+
+
+def _since(last: Any, own: bool) -> str:
+    if last is None:
+        return "as the server started"
+    return f"by {last.actor_name}" if own else "set elsewhere, or back at its deadline"
 
 
 def _option(name: str, value: Any, asked: Any, wanted: Any) -> Option:
@@ -152,9 +159,15 @@ def chosen_in(form: Mapping[str, str], fields: Mapping[str, Json]) -> Json:
     return chosen
 
 
-def changed_in(chosen: Json, policy: Json) -> Json:
-    """Only what differs from the requested policy."""
-    return {name: value for name, value in chosen.items() if value != policy["requested"].get(name)}
+def changed_in(chosen: Json, policy: Json, seen: Json) -> Json:
+    """What the operator changed against the policy that the form showed (`seen`), and that is not so already.
+
+    A field that somebody else changed meanwhile is not put back by a form that still shows its old value.
+    """
+    asked = policy["requested"]
+    return {
+        name: value for name, value in chosen.items() if value != seen.get(name, asked.get(name)) and value != asked.get(name)
+    }
 
 
 @dataclass(frozen=True, slots=True)

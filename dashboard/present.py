@@ -59,9 +59,11 @@ def duration(seconds: float | None) -> str:
     if whole < MINUTE:
         return f"{whole} s"
     if whole < HOUR:
-        return f"{whole // MINUTE} min {whole % MINUTE} s" if whole < 10 * MINUTE else f"{whole // MINUTE} min"
+        rest = whole % MINUTE if whole < 10 * MINUTE else 0
+        return f"{whole // MINUTE} min {rest} s" if rest else f"{whole // MINUTE} min"
     if whole < DAY:
-        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+        rest = whole % HOUR // MINUTE
+        return f"{whole // HOUR} h {rest} min" if rest else f"{whole // HOUR} h"
     return f"{whole // DAY} d {whole % DAY // HOUR} h"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,9 +152,18 @@ class _Page:
         except policy_page.NotANumber as wrong:
             pending.error = str(wrong)
             return pending
-        pending.changes = policy_page.changed_in(self.chosen, self.policy)
+        pending.changes = policy_page.changed_in(self.chosen, self.policy, self._seen())
+        self.chosen = dict(pending.changes)
         self._word(pending, None)
         return pending
+
+    def _seen(self) -> Json:
+        """The requested policy that the form was made from."""
+        try:
+            seen = json.loads(self.request.POST.get("seen", "{}"))
+        except ValueError:
+            return {}
+        return seen if isinstance(seen, dict) else {}
 
     def standing(self, act: str) -> Review:
         """Keep what was set for a time, or go back to what was before it, now."""
@@ -192,15 +202,18 @@ class _Page:
         pending.request = policy_page.request_text(pending.changes, int(self.policy["version"]), ttl, pending.reason)
 
     def render(self, pending: Review | None = None, status: int = 200) -> HttpResponse:
+        shown = self.policy or (self.state or {}).get("policy")  # what was seen last, when it cannot be read now
         context = server_context(self.request, self.server, self._state(), time.time()) | {
-            "policy": self.policy,
+            "policy": shown,
+            "seen": json.dumps(shown["requested"]) if shown else "{}",
             "failure": self.failure,
-            "cards": policy_page.cards(self.fields, self.policy, self.chosen, self.changes) if self.policy else [],
+            "cards": policy_page.cards(self.fields, shown, self.chosen, self.changes) if shown else [],
             "changes": [(change, policy_page.change_words(change)) for change in self.changes],
             "pending": pending,
             "durations": [("" if seconds is None else str(seconds), words) for seconds, words in policy_page.DURATIONS],
             "reasons": policy_page.REASONS,
         }
+        context["may_switch"] = context["may_switch"] and self.policy is not None
         part = "policies/review.html" if self.request.htmx and pending is not None else "policies/page.html"
         return render(self.request, part, context, status=200 if self.request.htmx else status)
 

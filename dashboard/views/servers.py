@@ -5,33 +5,26 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import get_script_prefix
-from django.utils.csp import CSP
 from django.views.decorators.csp import csp_override
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard import first_view, present, roles
+from dashboard.csp import CHARTS
 from dashboard.forms import ServerForm
 from dashboard.roles import Role, at_least
 from scheduler_api import selectors, servers
 from scheduler_api.exceptions import RegistrationRefused, ServerUnreachable
 from scheduler_api.models import Server
 
-# Plotly writes styles into its own elements and saves images through blobs.
-CHART_CSP = {
-    **settings.SECURE_CSP,
-    "style-src": [CSP.SELF, CSP.UNSAFE_INLINE],
-    "img-src": [CSP.SELF, "data:", "blob:"],
-}
 BLANK_SLOT = {"id": 0, "state": "idle"}
 
 
 @require_safe
-@csp_override(CHART_CSP)
+@csp_override(CHARTS)
 def live(request: HttpRequest, pk: int) -> HttpResponse:
     server = get_object_or_404(Server, pk=pk)
     state = selectors.live_state(pk)

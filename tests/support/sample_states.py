@@ -1,7 +1,7 @@
 """Example states in the shape of docs/protocol.md, to look at pages without an engine: a small made-up server that moves.
 
-`FakeServer` plays prompts and generation over slots, roughly as a scheduler would, so that slots, iterations, figures and marks of
-one state agree with each other. `examples()` gives one of each kind of state a page must show.
+`FakeServer` plays prompts and generation over slots, roughly as a scheduler would, so that slots, iterations, figures and marks
+of one state agree with each other. `examples()` gives one of each kind of state a page must show.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class FakeServer:
 
     def _idle(self, pk: int) -> Json:
         return {
-            "id": pk, "state": "idle", "since": self.t, "task": None, "client": "", "group": "completion", "n_ctx": self.n_ctx_slot,
-            "n_prompt": 0, "n_cached": 0, "n_processed": 0, "n_generated": 0, "n_predict": 0, "n_tokens": 0, "submitted_at": None,
+            "id": pk, "state": "idle", "since": self.t, "task": None, "client": "", "group": "completion",
+            "n_ctx": self.n_ctx_slot, "n_prompt": 0, "n_cached": 0, "n_processed": 0, "n_generated": 0, "n_predict": 0, "n_tokens": 0, "submitted_at": None,
             "first_visit_at": None, "prompt_done_at": None, "first_token_at": None, "member": False, "waiting_for": "",
             "last_service_iteration": None, "rate": None,
         }  # fmt: skip
@@ -123,7 +123,7 @@ class FakeServer:
         self.iteration += 1
         duration = 0.004 + sum(n for _, n in prompt) * 0.0002 + 0.03 * bool(gen)
         self.t += duration
-        self._settle(dict(prompt), dict(gen), held, duration)
+        self._settle({pk: n for pk, n in prompt}, {pk: n for pk, n in gen}, held, duration)
         self.iterations.append({
             "i": self.iteration, "t": round(self.t, 3), "plan_ms": 0.05, "run_ms": round(duration * 1000, 1), "settle_ms": 0.03,
             "prompt": prompt, "gen": gen, "skipped": skipped, "held": held, "phase": self._phase_name(),

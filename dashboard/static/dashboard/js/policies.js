@@ -32,9 +32,25 @@ form.addEventListener("input", (event) => {
 // Choosing a value marks it at once; what it means is asked from the server.
 form.addEventListener("change", (event) => {
   const option = event.target.closest(".opt");
-  if (option) for (const other of option.parentElement.querySelectorAll(".opt")) other.classList.toggle("sel", other === option && !other.querySelector(".tag:not(.new)"));
+  if (!option) return;
+  for (const other of option.parentElement.querySelectorAll(".opt")) {
+    other.classList.remove("sel");
+    other.querySelector(".tag.new")?.remove();
+  }
+  if (option.querySelector(".tag")) return;
+  option.classList.add("sel");
+  option.querySelector(".on").append(" ", Object.assign(document.createElement("span"), { className: "tag new", textContent: "new" }));
 });
-document.body.addEventListener("htmx:afterSwap", words);
+function look() {
+  const review = form.querySelector("#review");
+  if (review.getBoundingClientRect().top > innerHeight * 0.7) review.scrollIntoView({ block: "center" });
+}
+
+document.body.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.target.id !== "review" && event.target.id !== "review") return;
+  words();
+  look();
+});
 document.body.addEventListener("htmx:responseError", () => {
   form.querySelector("#review").textContent = "The console did not answer; load the page again.";
 });
@@ -43,6 +59,7 @@ form.addEventListener("keydown", (event) => {
   else if (event.key === "Enter" && event.target.matches("input")) event.preventDefault(); // no half-made change by accident
 });
 words();
+if (form.querySelector("#review .note.error")) look();
 
 if (first) {
   const clock = new Clock();

@@ -16,8 +16,9 @@ export function duration(seconds) {
   if (seconds < 9.95) return `${Math.max(seconds, 0).toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < MINUTE) return `${whole} s`;
-  if (whole < HOUR) return whole < 10 * MINUTE ? `${Math.floor(whole / MINUTE)} min ${whole % MINUTE} s` : `${Math.floor(whole / MINUTE)} min`;
-  if (whole < DAY) return `${Math.floor(whole / HOUR)} h ${Math.floor((whole % HOUR) / MINUTE)} min`;
+  const two = (big, unit, rest, part) => (rest ? `${big} ${unit} ${rest} ${part}` : `${big} ${unit}`);
+  if (whole < HOUR) return two(Math.floor(whole / MINUTE), "min", whole < 10 * MINUTE ? whole % MINUTE : 0, "s");
+  if (whole < DAY) return two(Math.floor(whole / HOUR), "h", Math.floor((whole % HOUR) / MINUTE), "min");
   return `${Math.floor(whole / DAY)} d ${Math.floor((whole % DAY) / HOUR)} h`;
 }
 

@@ -40,14 +40,15 @@ function traces(state) {
 function layout() {
   const [ink, quiet, line, line2] = ["--ink", "--ink-3", "--line", "--line-2"];
   const font = { family: fontFamily(), size: 12, color: ink };
-  const axis = { gridcolor: line, linecolor: line2, zerolinecolor: line2, tickfont: { size: 11, color: quiet }, tickformat: "d", rangemode: "tozero" };
+  const axis = { gridcolor: line, linecolor: line2, zerolinecolor: line2, tickfont: { size: 11, color: quiet }, tickformat: "d" };
+  const fromZero = { ...axis, rangemode: "tozero" };
   return {
     barmode: "stack", bargap: 0.1, font, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 64, r: 16, t: 8, b: 36 },
     hoverlabel: { bgcolor: "--bg-over", bordercolor: line2, font }, legend: { orientation: "h", y: 1.08, font: { size: 12 } },
     modebar: { color: quiet, activecolor: "--accent", bgcolor: "rgba(0,0,0,0)" },
     xaxis: { ...axis, title: { text: "iteration", font: { size: 11, color: quiet } }, anchor: "y2" },
-    yaxis: { ...axis, domain: [0.3, 1], title: { text: "prompt tokens", font: { size: 11, color: quiet } } },
-    yaxis2: { ...axis, domain: [0, 0.24], title: { text: "generated", font: { size: 11, color: quiet } } },
+    yaxis: { ...fromZero, domain: [0.3, 1], title: { text: "prompt tokens", font: { size: 11, color: quiet } } },
+    yaxis2: { ...fromZero, domain: [0, 0.24], title: { text: "generated", font: { size: 11, color: quiet } } },
   };
 }
 

@@ -63,7 +63,7 @@ export class Figures {
     if (known) set(shown, value);
     else if (!shown.querySelector(".un")) shown.replaceChildren(el("span", "un", "unknown"));
     set(node.querySelector("[data-u]"), known ? unit : "");
-    set(node.querySelector("[data-w]"), known ? words : missing(state, name));
+    set(node.querySelector("[data-w]"), known ? words : missing(state, name) || (state.health.state === "up" ? "" : "not known while it does not answer"));
     this.#spark(node, series ?? [], state.t, step);
   }
 

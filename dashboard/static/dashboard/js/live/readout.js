@@ -3,7 +3,7 @@ import { grouped } from "../frame/format.js";
 import { el, rebuild, show, slotName } from "./dom.js";
 import { promptTokens, WIDTH } from "./stripmodel.js";
 
-const SKIPPED_NAMED = 3;
+const SLOTS_NAMED = 8;
 
 export class Readout {
   constructor(strip) {
@@ -63,20 +63,29 @@ export class Readout {
       el("b", "", `Iteration ${it.i}`),
       el("span", "", `${took < 10 ? took.toFixed(1) : grouped(Math.round(took))} ms`),
       el("span", "", nBatch ? `${grouped(tokens)} of ${grouped(nBatch)} tokens` : `${grouped(tokens)} tokens`),
-      ...it.prompt.map(([slot, n]) => slotName(slot, `${slot}: ${grouped(n)} prompt`)),
+      ...it.prompt.slice(0, SLOTS_NAMED).map(([slot, n]) => slotName(slot, `${slot}: ${grouped(n)} prompt`)),
     ];
+    if (it.prompt.length > SLOTS_NAMED) parts.push(el("span", "", `${it.prompt.length - SLOTS_NAMED} more with prompt tokens`));
     if (it.gen.length) parts.push(...this.#generation(it));
-    if (it.held.length) parts.push(said("held", `${it.held.length === 1 ? "slot" : "slots"} ${it.held.join(", ")}`));
-    for (const [slot, why] of it.skipped.slice(0, SKIPPED_NAMED)) parts.push(said("skipped", `slot ${slot}, ${why}`));
-    if (it.skipped.length > SKIPPED_NAMED) parts.push(said("and", `${it.skipped.length - SKIPPED_NAMED} more skipped`));
+    if (it.held.length) parts.push(said("held", `${it.held.length === 1 ? "slot" : "slots"} ${named(it.held)}`));
+    for (const [why, slots] of causes(it.skipped)) parts.push(said("skipped", `${slots.length === 1 ? "slot" : "slots"} ${named(slots)}: ${why}`));
     if (it.error) parts.push(el("span", "is-bad", it.error));
     return parts;
   }
 
   #generation(it) {
-    if (it.gen.length > 8) return [el("span", "", `${it.gen.length} slots generated`)];
+    if (it.gen.length > SLOTS_NAMED) return [el("span", "", `${it.gen.length} slots generated`)];
     return it.gen.map(([slot, n]) => slotName(slot, `${slot}: ${n} generated`));
   }
 }
+
+// Who was skipped, by cause.
+function causes(skipped) {
+  const slots = new Map();
+  for (const [slot, why] of skipped) slots.set(why, [...(slots.get(why) ?? []), slot]);
+  return slots;
+}
+
+const named = (slots) => (slots.length > SLOTS_NAMED ? `${slots.slice(0, SLOTS_NAMED).join(", ")} and ${slots.length - SLOTS_NAMED} more` : slots.join(", "));
 
 const said = (quiet, text) => el("span", "", el("span", "q", quiet), ` ${text}`);

@@ -83,7 +83,10 @@ export class Slots {
   }
 
   tick(now) {
-    for (const row of this.rows.values()) if (!row.node.hidden) row.tick(now);
+    // A server that does not answer is shown as it was seen last: its times stand still.
+    const { health } = this.state;
+    const at = health.state === "up" ? now : Math.min(now, health.seen_at ?? now);
+    for (const row of this.rows.values()) if (!row.node.hidden) row.tick(at);
   }
 
   #row(id) {

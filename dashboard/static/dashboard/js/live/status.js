@@ -34,7 +34,7 @@ export class Status {
     if (this.kind === "paused") return age === null ? "Paused" : `Paused ${duration(age)} ago`;
     if (this.kind === "connecting") return "Connecting";
     if (this.kind === "lost") return `Reconnecting${seen}`;
-    return (this.text || "Not live") + seen;
+    return (this.text || "Not live").replace(/\.$/, "") + seen;
   }
 
   tick() {

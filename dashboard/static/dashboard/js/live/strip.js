@@ -11,6 +11,7 @@ const HIGH = 88;
 const ROW_HIGH = 8;
 const MOST_RASTER = 256;
 const NAMED_SLOTS = 8;
+const LETTER = 5.6; // of the axis type, on average
 
 const box = (x, y, w, h) => `M${x.toFixed(2)} ${y.toFixed(2)}h${w.toFixed(2)}v${h.toFixed(2)}H${x.toFixed(2)}z`;
 const percent = (x) => `${((x / model.WIDTH) * 100).toFixed(3)}%`;
@@ -140,8 +141,9 @@ export class Strip {
     rebuild(this.part("band"), JSON.stringify([bands, this.width, this.columns[0].x]), () => bands.map((band) => {
       const [a, b] = span(band.from, band.to);
       const words = model.bandWords(band);
-      const node = el("span", `ph ${band.phase === "continuous" || band.phase === "idle" ? "no" : band.phase}`, b - a > 24 ? words : "");
-      node.title = words;
+      const short = words.find((text) => text.length * LETTER + 10 < b - a) ?? "";
+      const node = el("span", `ph ${band.phase === "continuous" || band.phase === "idle" ? "no" : band.phase}`, short);
+      node.title = words[0];
       node.style.left = percent(a);
       node.style.width = percent(b - a);
       return node;

@@ -75,10 +75,12 @@ export function bands(iterations) {
   return out;
 }
 
+// A band in words, from the longest to the shortest way to say it.
 export function bandWords({ phase, cohort }) {
-  if (phase === "continuous") return "continuous: prompts and generation share each batch";
+  if (phase === "continuous") return ["continuous: prompts and generation share each batch", "continuous"];
   const name = phase === "pp" ? "PP" : phase === "tg" ? "TG" : phase;
-  return cohort === null || cohort === undefined ? (phase === "tg" ? "TG, draining" : name) : `${name}, cohort ${cohort}`;
+  if (cohort === null || cohort === undefined) return phase === "tg" ? ["TG, draining", name] : [name];
+  return [`${name}, cohort ${cohort}`, `${name} ${cohort}`, name];
 }
 
 // Marks that fall into the shown iterations, by column; two in one column become one flag.
