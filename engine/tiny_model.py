@@ -1,8 +1,8 @@
 """A small llama-architecture model made on the spot: real llama.cpp compute, meaningless text, no download.
 
-Its weights are random but lie on a grid of small integers, so that attention picks single tokens exactly and the sums of all
-but the output layer come out the same in any order. Greedy output therefore depends on the context, yet not on how a scheduler
-cut and mixed the batches (floating point would otherwise flip a near tie every few thousand tokens). See docs/adr/0003.
+Its weights are random but lie on a grid of small integers, so that attention picks single tokens exactly and all sums come out
+the same in any order. Greedy output therefore depends on the context, yet not on how a scheduler cut and mixed the batches
+(floating point would otherwise flip a near tie every few thousand tokens). See docs/adr/0003.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Single = npt.NDArray[np.float32]
 
 SEED = 20260
 DEFAULT_PATH = Path("var/models/tiny.gguf")
-FORMAT = 1  # written into the file's name field; a new layout of the weights gets a new number
+NAME = b"tiny-2"  # the model's name in the file; other weights get another number
+OLDER = (b"tiny-1",)
+HEAD_BYTES = 256  # the name is among the first of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,12 @@ ORDINARY_TOKENS = range(FIRST_ORDINARY, SHAPE.vocab)
 
 
 def ensure_tiny_model(path: Path = DEFAULT_PATH) -> Path:
-    """The path of the model, written first if it is not there. Safe when several processes ask at once: last rename wins.
+    """The path of the model, written first if it is not there or has the weights of an older version.
 
-    Raises OSError when the folder cannot be written.
+    Any other file is kept. Safe when several processes ask at once: the last rename wins. Raises OSError when the folder cannot
+    be written.
     """
-    if path.exists():
+    if path.exists() and not _is_older(path):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -62,6 +65,12 @@ def ensure_tiny_model(path: Path = DEFAULT_PATH) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def _is_older(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return any(name in head for name in OLDER)
 
 
 def write_model(path: Path, shape: Shape) -> None:
@@ -78,7 +87,7 @@ def write_model(path: Path, shape: Shape) -> None:
 
 
 def _write_sizes(writer: gguf.GGUFWriter, shape: Shape) -> None:
-    writer.add_name(f"tiny-{FORMAT}")
+    writer.add_name(NAME.decode())
     writer.add_context_length(shape.train_context)
     writer.add_embedding_length(shape.embd)
     writer.add_block_count(shape.layers)
@@ -122,7 +131,8 @@ def make_tensors(shape: Shape) -> dict[str, Half | Single]:
     free = shape.embd - shape.head
     embedding = _signs(rng, (shape.vocab, shape.embd))
     embedding[:, free:] = 0
-    output = (rng.standard_normal((shape.vocab, shape.embd)) * (1.5 / np.sqrt(shape.embd))).astype(np.float16)
+    # Small integers over 16: the state has at most 13 bits behind the point, so sums of 512 products fit single precision.
+    output = (rng.standard_normal((shape.vocab, shape.embd)).round().clip(-4, 4) / 16).astype(np.float16)
     output[:FIRST_ORDINARY] = 0  # specials and bytes never win against the best of thousands
     tensors: dict[str, Half | Single] = {
         "token_embd.weight": embedding,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Sequence
@@ -70,6 +71,19 @@ def test_output_is_the_same_alone_chunked_batched_and_after_reuse(make_backend: 
     together = run(backend, *(prompt(slot, p) for slot, p in enumerate(prompts)), starts=[start(slot) for slot in range(3)])
     texts = generate(backend, {slot: (together.tokens[slot], len(prompts[slot])) for slot in range(3)})
     assert list(texts.values()) == alone
+
+
+def test_logits_are_equal_bit_for_bit_whatever_the_batch(make_backend: MakeBackend) -> None:
+    backend = make_backend(n_slots=8, n_ctx=8 * 512)
+    prompts = [make_prompt(n, seed=n) for n in (5, 80, 81, 200, 33, 9, 60, 40)]
+    alone = []
+    for tokens in prompts:
+        run(backend, prompt(0, tokens), starts=[start(0)])
+        alone.append(backend._context.get_logits_ith(len(tokens) - 1))
+    for n in range(2, 9):
+        run(backend, *(prompt(slot, prompts[slot]) for slot in range(n)), starts=[start(slot) for slot in range(n)])
+        ends = itertools.accumulate(len(tokens) for tokens in prompts[:n])
+        assert [backend._context.get_logits_ith(end - 1) for end in ends] == alone[:n]
 
 
 def test_output_depends_on_the_context(make_backend: MakeBackend) -> None:

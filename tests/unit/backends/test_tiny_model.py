@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine import tiny_model
-from engine.tiny_model import ORDINARY_TOKENS, SHAPE, Shape, ensure_tiny_model, make_tensors, write_model
+from engine.tiny_model import NAME, OLDER, ORDINARY_TOKENS, SHAPE, Shape, ensure_tiny_model, make_tensors, write_model
 from engine.tiny_tokenizer import FIRST_ORDINARY, SPACE, SPECIALS, PieceType, build_vocabulary
 
 SMALL = Shape(embd=64, head=16, ff=32, vocab=2048)
@@ -58,6 +58,16 @@ def test_file_is_kept_once_made(tmp_path: Path) -> None:
     path.write_bytes(b"kept")
     assert ensure_tiny_model(path) == path
     assert path.read_bytes() == b"kept"
+
+
+def test_file_of_an_older_version_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiny_model, "SHAPE", SMALL)
+    path = tmp_path / "tiny.gguf"
+    write_model(path, SMALL)
+    path.write_bytes(path.read_bytes().replace(NAME, OLDER[-1]))
+    ensure_tiny_model(path)
+    write_model(tmp_path / "new.gguf", SMALL)
+    assert path.read_bytes() == (tmp_path / "new.gguf").read_bytes()
 
 
 def test_nothing_is_left_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
