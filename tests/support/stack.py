@@ -91,5 +91,5 @@ def start_stack(var: Path, limit_s: float = 120.0, **extra: str) -> Stack:
 
 
 def get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as response:
         return bytes(response.read())
