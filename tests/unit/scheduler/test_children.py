@@ -37,19 +37,17 @@ def test_a_parent_waits_until_all_its_slots_are_free() -> None:
 
 
 def test_single_tasks_cannot_pass_a_parent_for_ever() -> None:
+    """The slots are freed in turn, never both at once, and younger tasks always wait."""
     made = Bench.make(2)
-    for _ in range(2):
-        made.submit(-1, 1, n_predict=3)
-    made.step()
+    for n_predict in (3, 4):
+        made.submit(-1, 1, n_predict=n_predict)
     parent = made.submit(-1, 1, children=(900,))
     started: list[int] = []
-    for _ in range(60):
-        made.submit(-1, 1, n_predict=3 + len(started) % 2)
+    while parent not in made.ended and len(made.rows) < 60:
+        made.submit(-1, 1, n_predict=2)
         started += made.step().started
-        if parent in made.ended:
-            break
     assert parent in made.ended
-    assert started.index(parent) <= 2 + 2 * 2
+    assert set(started[6:]) == {parent, 900}, "two at the start, then twice as many as there are slots"
 
 
 def test_a_parents_failure_before_its_prompt_is_done_ends_its_children() -> None:
