@@ -30,7 +30,7 @@ class Prompts:
         return random_prompt(self.pool, length, f"{self.seed}:{label}")
 
     def warm(self) -> Ask:
-        return make_ask("warm", self.scenario.short.slot, self._tokens("warm", self.sizes.depth), 1)
+        return make_ask("warm", self.scenario.short.slot, self._tokens("warm", self.sizes.depth), 1, progress=True)
 
     def short(self, label: str) -> Ask:
         prompt = self._tokens("warm", self.sizes.depth) + self._tokens(f"{label}:short", self.sizes.short)

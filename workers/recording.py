@@ -16,7 +16,7 @@ from workers.block import Request
 from workers.errors import RunFailed
 from workers.models import Block, Run, RunState, Sample
 from workers.restore import restore
-from workers.scenarios import load
+from workers.scenarios import ScenarioError, load
 
 log = logging.getLogger(__name__)
 
@@ -107,15 +107,15 @@ def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]
 
 def _still_busy(run: Run) -> str:
     """Closed connections free their slots at the next batch; what is not free by then is said."""
-    scenario = load(run.scenario)
-    slots = (scenario.cold.slot, scenario.short.slot)
     deadline = time.monotonic() + IDLE_WITHIN_S
     try:
+        scenario = load(run.scenario)
+        slots = (scenario.cold.slot, scenario.short.slot)
         while busy := target.busy_slots(run.server, slots):
             if time.monotonic() >= deadline:
                 count = f"{len(busy)} slot{'s' if len(busy) > 1 else ''}"
                 return f"{count} still busy at the end ({', '.join(map(str, busy))}): a batch in flight runs to its end."
             time.sleep(0.05)
-    except (SchedulerApiError, RunFailed) as failure:
+    except (SchedulerApiError, RunFailed, ScenarioError) as failure:
         log.info("Run %d: whether its slots are free is unknown: %s", run.pk, failure)
     return ""

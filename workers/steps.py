@@ -33,7 +33,7 @@ from workers.switching import Switcher
 
 log = logging.getLogger(__name__)
 
-FASTEST_LIMIT_S = 60.0
+SHORTEST_LIMIT_S = 60.0
 
 
 def conduct(run_id: int, worker: str) -> bool:
@@ -60,7 +60,7 @@ class _Conductor:
         self.watch = watch
         self.clock = ClientClock()
         self.warnings: list[str] = []
-        self.limit_s = 600.0
+        self.limit_s = 600.0  # the longest silence of a request that is not yet an error, until the server's speed is known
         self.switcher = Switcher(run, held, self.warn)
 
     # -- frame --------------------------------------------------------------------------------------------------------
@@ -143,6 +143,7 @@ class _Conductor:
         block = recording.open_block(self.run, 0, 0, "", None)
         self._say(0, f"Calibration: warming slot {self.prompts.scenario.short.slot} with {self.prompts.sizes.depth:,} tokens")
         warm, _ = self._alone(block, self.prompts.warm())
+        self.limit_s = max(self.limit_s, 10 * _wall(warm))
         self._say(0, "Calibration: the short request alone")
         short, _ = self._alone(block, self.prompts.short("calibration"))
         self._say(0, "Calibration: the cold request alone")
@@ -151,8 +152,8 @@ class _Conductor:
         batches = -(-self.prompts.sizes.cold // self.setup.n_batch)
         self.batch_s = full_batch_s(iterations, self.setup.n_batch) or self.cold_s / batches
         expected = self.cold_s + short_s + self.batch_s
-        self.limit_s = max(FASTEST_LIMIT_S, 10 * expected + 4 * warm_s)
-        self.switcher.ttl_s = max(FASTEST_LIMIT_S, 6 * expected + 4 * warm_s)
+        self.limit_s = max(SHORTEST_LIMIT_S, 10 * expected + 4 * warm_s)
+        self.switcher.ttl_s = max(SHORTEST_LIMIT_S, 6 * expected + 4 * warm_s)
         alone = {"warm_s": warm_s, "short_alone_s": short_s, "cold_alone_s": self.cold_s, "batch_s": self.batch_s}
         self.run.conditions = {**self.run.conditions, **alone, "expected_block_s": expected, "ttl_s": self.switcher.ttl_s}
         lease.write(self.run.pk, self.held, conditions=self.run.conditions)

@@ -42,7 +42,8 @@ class Answer:
     error: str = ""
 
 
-def make_ask(role: str, slot: int, prompt: Sequence[int], n_predict: int) -> Ask:
+def make_ask(role: str, slot: int, prompt: Sequence[int], n_predict: int, *, progress: bool = False) -> Ask:
+    """`progress` asks for an event after each batch, which keeps a very long prompt from looking like silence."""
     body = {
         "prompt": list(prompt),
         "id_slot": slot,
@@ -51,6 +52,7 @@ def make_ask(role: str, slot: int, prompt: Sequence[int], n_predict: int) -> Ask
         "cache_prompt": True,
         "temperature": 0.0,
         "ignore_eos": True,
+        "return_progress": progress,
     }
     return Ask(role, slot, len(prompt), orjson.dumps(body))
 

@@ -1,0 +1,119 @@
+"""What selectors make of samples in the database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from scheduler_api.models import Server, ServerKind
+from workers import selectors
+from workers.models import Block, Run, RunState, Sample
+
+START = 1_764_500_000.0
+
+
+@pytest.fixture
+def server(db: None) -> Server:
+    return Server.objects.create(name="bench", kind=ServerKind.ENGINE, base_url="http://127.0.0.1:1")
+
+
+def make_run(server: Server, shorts: list[tuple[float, float]], **fields: Any) -> Run:
+    """A finished run whose short requests took `shorts` seconds under (A, B), and whose cold ones took 5."""
+    arms = {"policy_a": {"prefill_order": "physical"}, "policy_b": {"prefill_order": "rotating"}, "seed": 1}
+    defaults = {"scenario": "warm-behind-cold", "state": RunState.FINISHED, "repetitions": len(shorts)}
+    run = Run.objects.create(server=server, **{**defaults, **arms, **fields})
+    for pair, (a, b) in enumerate(shorts, start=1):
+        for arm, short in (("A", a), ("B", b)):
+            add_block(run, pair, arm, short)
+    return run
+
+
+def add_block(run: Run, pair: int, arm: str, short: float, cold: float = 5.0) -> Block:
+    index = 2 * pair - (arm == "A")
+    block = Block.objects.create(
+        run=run,
+        index=index,
+        pair=pair,
+        arm=arm,
+        policy_version=3,
+        started_at=datetime.now(UTC),
+        timeline={"arm": arm, "pair": pair},
+    )
+    for role, slot, wall, sent in (("cold", 0, cold, START), ("short", 1, short, START + 0.5)):
+        times = {"wall_s": wall, "wait_s": wall / 2, "prompt_s": wall / 2, "done_at": sent + wall}
+        Sample.objects.create(run=run, block=block, pair=pair, arm=arm, role=role, slot=slot, sent_at=sent, **times)
+    return block
+
+
+def test_results_of_six_pairs(server: Server) -> None:
+    found = selectors.results(make_run(server, [(3.0, 1.0)] * 5 + [(3.3, 1.0)]))
+    short = found["measures"][0]
+    assert (short["key"], short["verdict"], short["ratio"]["n"]) == ("short_wall", "shown", 6)
+    assert short["times_sooner"] == pytest.approx(3.0)
+    assert short["a"] == {"median": 3.0, "min": 3.0, "max": 3.3}
+    assert found["verdict"].startswith("Under rotating the short request finished 3.0 times sooner (3.0 to 3.3, 6 pairs)")
+    assert found["arms"] == {"A": "physical", "B": "rotating"}
+    assert found["pairs"][0]["A"]["makespan_s"] == pytest.approx(5.0)
+    assert found["timelines"] == {"A": {"arm": "A", "pair": 1}, "B": {"arm": "B", "pair": 1}}
+    assert (found["noise"], found["warnings"]) == (None, [])
+
+
+def test_a_chosen_pairs_timelines_are_shown_and_an_unknown_one_is_ignored(server: Server) -> None:
+    run = make_run(server, [(3.0, 1.0), (3.0, 1.1), (3.0, 1.2)])
+    assert selectors.results(run, 3)["timelines"]["B"]["pair"] == 3
+    assert selectors.results(run, 9)["pair"] == 2
+
+
+def test_pairs_with_a_missing_block_or_a_bad_sample_are_left_out(server: Server) -> None:
+    run = make_run(server, [(3.0, 1.0), (3.0, 1.0)], repetitions=4)
+    add_block(run, 3, "A", 3.0)
+    run.samples.filter(pair=2, arm="B", role="short").update(ok=False, error="Slot 1 held 0 of the 40000 warm tokens.")
+    assert [pair["pair"] for pair in selectors.results(run)["pairs"]] == [1]
+
+
+def test_a_run_without_pairs_has_no_figures(server: Server) -> None:
+    found = selectors.results(make_run(server, []))
+    assert (found["pairs"], found["pair"], found["timelines"]) == ([], None, {})
+    assert {measure["verdict"] for measure in found["measures"]} == {"too few pairs"}
+    assert found["measures"][0]["ratio"] == {"median": None, "low": None, "high": None, "level": None, "n": 0}
+
+
+def test_a_touched_pair_counts_and_the_result_without_it_is_told(server: Server) -> None:
+    run = make_run(server, [(3.0, 1.0)] * 6 + [(3.0, 2.9)])
+    run.blocks.filter(pair=7, arm="B").update(warnings=["Pair 7, arm B: another request used 412 tokens in slot 2."])
+    found = selectors.results(run)
+    assert [pair["touched"] for pair in found["pairs"]] == [False] * 6 + [True]
+    assert found["warnings"] == ["Without pair 7 the short request finished 3.0 times sooner (3.0 to 3.0, 6 pairs)."]
+
+
+def test_noise_comes_from_the_last_run_with_equal_arms_of_about_the_same_scale(server: Server) -> None:
+    equal = {"policy_b": {"prefill_order": "physical"}}
+    make_run(server, [(3.0, 3.3)] * 5, scale=0.1, **equal)
+    noisy = make_run(server, [(3.0, 3.06)] * 5, **equal)
+    make_run(server, [(3.0, 4.0)] * 5, state=RunState.FAILED, **equal)
+    noise = selectors.results(make_run(server, [(3.0, 1.0)] * 5))["noise"]
+    assert noise["run"] == noisy.pk
+    assert noise["difference"] == pytest.approx(0.02)
+    assert noise["text"] == f"Two equal arms differed by at most 2.0 % on this server (A/A, run {noisy.pk})."
+
+
+def test_sample_rows_have_a_header_and_no_formulas(server: Server) -> None:
+    run = make_run(server, [(3.0, 1.0)])
+    run.samples.filter(arm="A", role="short").update(error="=cmd()", ok=False)
+    header, *rows = selectors.sample_rows(run)
+    assert header[:5] == ["run", "block", "pair", "arm", "role"]
+    assert len(rows) == 4
+    broken = next(dict(zip(header, row, strict=True)) for row in rows if row[header.index("ok")] == 0)
+    assert (broken["error"], broken["policy_version"], broken["wall_s"]) == ("'=cmd()", 3, 3.0)
+
+
+def test_lists_are_newest_first_and_of_one_server(server: Server) -> None:
+    other = Server.objects.create(name="other", kind=ServerKind.ENGINE, base_url="http://127.0.0.1:2")
+    first, second, third = make_run(server, []), make_run(other, []), make_run(server, [], state=RunState.RUNNING)
+    assert selectors.list_runs() == [third, second, first]
+    assert selectors.list_runs(server) == [third, first]
+    assert selectors.list_runs(limit=1) == [third]
+    assert selectors.active_run(server) == third
+    assert selectors.active_run(other) is None
