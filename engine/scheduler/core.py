@@ -127,7 +127,7 @@ class Scheduler:
     def _follow_policy(self, now: float) -> Policy:
         self._control.tick(now, self._totals.iterations + 1)
         effective = self._control.state.effective
-        self._phases.follow(effective.phase, now)
+        self._phases.follow(effective, now)
         return effective
 
     def _sort_slots(self, draft: Draft) -> tuple[list[Slot], list[Slot], tuple[int, ...]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.scheduler.policy import PhaseMode
+from engine.scheduler.policy import PhaseMode, Policy
 from engine.scheduler.slots import PENDING, PROMPT_DONE, Slot, SlotState
 
 
@@ -38,6 +38,7 @@ class Phases:
         self.name = PhaseName.CONTINUOUS if mode is PhaseMode.CONTINUOUS else PhaseName.IDLE
         self.cohort: Cohort | None = None
         self.next_id = 1
+        self._max_hold_s: float | None = None
 
     @property
     def prompts_allowed(self) -> bool:
@@ -54,12 +55,13 @@ class Phases:
     def members(self) -> list[Slot]:
         return [slot for slot in self._slots if slot.member]
 
-    def follow(self, mode: PhaseMode, now: float) -> None:
+    def follow(self, policy: Policy, now: float) -> None:
         """Switches between batches. To a barrier with slots generating: they drain as a cohort, prompts wait for the next."""
-        if mode is self._mode:
+        self._max_hold_s = None if policy.barrier_max_hold_ms is None else policy.barrier_max_hold_ms / 1000
+        if policy.phase is self._mode:
             return
-        self._mode = mode
-        if mode is PhaseMode.CONTINUOUS:
+        self._mode = policy.phase
+        if self._mode is PhaseMode.CONTINUOUS:
             self._open_all(now)
         else:
             self._drain(now)
@@ -107,15 +109,27 @@ class Phases:
         if self.cohort is not None and slot.member:
             self.cohort.sealed = True
 
-    def let_go(self) -> list[Slot]:
+    def let_go(self, now: float) -> list[Slot]:
         """After a batch: the held slots whose first token may be shown now, in slot order."""
         if self.is_barrier:
-            members = self.members()
-            if self.name is PhaseName.PP and self.sealed and all(slot.state in PROMPT_DONE for slot in members):
-                self.name = PhaseName.TG
+            if self.name is PhaseName.PP and self.sealed:
+                self._leave_behind(now)
+                if all(slot.state in PROMPT_DONE for slot in self.members()):
+                    self.name = PhaseName.TG
             if self.name is not PhaseName.TG:
                 return []
         return [slot for slot in self._slots if slot.state is SlotState.HELD]
+
+    def _leave_behind(self, now: float) -> None:
+        """Once a member was held for too long, unfinished members leave the cohort for the next one, with all they have done."""
+        limit = self._max_hold_s
+        held_since = [s.prompt_done_at for s in self.members() if s.state is SlotState.HELD and s.prompt_done_at is not None]
+        if limit is None or not held_since or now - min(held_since) < limit:
+            return
+        for slot in self.members():
+            if slot.state in PENDING:
+                slot.member = False
+                slot.enter(SlotState.QUEUED, now)
 
     def close_if_empty(self) -> None:
         if self.cohort is not None and not any(slot.member for slot in self._slots):

@@ -32,6 +32,7 @@ class Policy:
     rotation_start: RotationStart = RotationStart.AFTER_FIRST
     phase: PhaseMode = PhaseMode.CONTINUOUS
     prefill_chunk: int | None = None
+    barrier_max_hold_ms: int | None = None
 
     def as_dict(self) -> dict[str, object]:
         return {name: _plain(getattr(self, name)) for name in FIELDS}
@@ -113,6 +114,13 @@ FIELDS: dict[str, FieldSpec] = {
         "The most prompt tokens one slot may put into a batch; null for no limit. Smaller chunks shorten stalls and cost "
         "throughput.",
         NEXT_ITERATION,
+    ),
+    "barrier_max_hold_ms": FieldSpec(
+        None,
+        "Under a barrier, how long a finished prompt may be held, in milliseconds; null for no limit. Then the finished ones "
+        "generate, and unfinished prompts keep what they have and join the next cohort.",
+        "next iteration; checked after each batch",
+        maximum=3_600_000,
     ),
 }
 

@@ -134,7 +134,7 @@ class Settling:
         self._tenancy.ended.append(self._tenancy.end(slot, reason, now, truncated=truncated))
 
     def _let_go(self, step: Step, now: float) -> None:
-        held = self._phases.let_go()
+        held = self._phases.let_go(now)
         for slot in held:
             token, slot.first_token = slot.first_token, None
             assert token is not None

@@ -265,6 +265,48 @@ class TestKinds:
         assert made.rows == ["s0:1 s1:1", "s2:1 s3:1", "s4:1"]
 
 
+class TestHoldLimit:
+    """Held for at most 2 s, a second an iteration: slot 1 is done in the first, slot 0 would need six."""
+
+    def bench(self) -> tuple[Bench, int, int]:
+        made = Bench.make(3, 8, {**BARRIER, "barrier_max_hold_ms": 2000})
+        return made, made.submit(0, 40, n_predict=2), made.submit(1, 3, n_predict=3)
+
+    def test_the_finished_generate_and_the_unfinished_join_the_next_cohort(self) -> None:
+        made, long, short = self.bench()
+        made.run()
+        assert made.rows == ["s0:5 s1:3", "s0:8", "s0:8", "s1*", "s1*", "s0:8", "s0:8", "s0:3", "s0*"]
+        assert [plan.cohort for plan in made.plans] == [1, 1, 1, 1, 1, 2, 2, 2, 2]
+        ended = made.ended[short]
+        assert ended.first_token_at is not None
+        assert ended.prompt_done_at is not None
+        assert ended.first_token_at - ended.prompt_done_at == 2.0
+        assert len(made.outputs[long]) == 2
+
+    def test_who_is_left_behind_says_so(self) -> None:
+        made, _, _ = self.bench()
+        for _ in range(3):
+            made.step()
+        assert (made.slot(0)["state"], made.slot(0)["member"], made.slot(0)["n_processed"]) == ("queued", False, 21)
+        assert made.slot(0)["waiting_for"] == "queued: cohort 1 generates, joins 2"
+
+    def test_no_hold_exceeds_the_limit_by_more_than_the_batch_in_flight(self) -> None:
+        made = Bench.make(4, 8, {**BARRIER, "barrier_max_hold_ms": 2000})
+        for slot, n in enumerate((60, 3, 30, 9)):
+            made.submit(slot, n, n_predict=3)
+        made.run()
+        holds = [e.first_token_at - e.prompt_done_at for e in made.ended.values() if e.first_token_at and e.prompt_done_at]
+        assert len(holds) == 4
+        assert max(holds) <= 3.0
+
+    def test_a_parent_is_left_behind_with_its_children(self) -> None:
+        made = Bench.make(3, 8, {**BARRIER, "barrier_max_hold_ms": 2000})
+        made.submit(0, 40, n_predict=2, children=(900,))
+        made.submit(1, 3, n_predict=2)
+        made.run()
+        assert len(made.outputs[900]) == 2
+
+
 class TestCompatibilityWithTheReferenceServer:
     """The scenarios of the reference server's own tests, on the core."""
 

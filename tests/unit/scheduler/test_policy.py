@@ -20,6 +20,7 @@ def test_the_defaults_are_those_of_llama_server() -> None:
         "rotation_start": "after_first",
         "phase": "continuous",
         "prefill_chunk": None,
+        "barrier_max_hold_ms": None,
     }
     assert state.version == 1
 
@@ -55,7 +56,7 @@ def test_a_version_that_is_not_the_current_one_conflicts() -> None:
         ("prefill_chunk", 9, ("1 to 8", None)),
         ("prefill_chunk", True, ("1 to 8", None)),
         ("prefill_chunk", 2.0, ("1 to 8", None)),
-        ("colour", "red", ("prefill_order", "rotation_start", "phase", "prefill_chunk")),
+        ("colour", "red", ("prefill_order", "rotation_start", "phase", "prefill_chunk", "barrier_max_hold_ms")),
     ],
 )
 def test_a_value_out_of_bounds_names_the_field_and_what_it_allows(field: str, value: object, allowed: tuple[object, ...]) -> None:

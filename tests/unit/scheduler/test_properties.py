@@ -21,6 +21,7 @@ policies = st.fixed_dictionaries(
         "rotation_start": st.sampled_from(list(RotationStart)),
         "phase": st.sampled_from(list(PhaseMode)),
         "prefill_chunk": st.one_of(st.none(), st.integers(1, 8)),
+        "barrier_max_hold_ms": st.one_of(st.none(), st.integers(1, 5000)),
     }
 )
 groups = st.sampled_from([Group(), A, B])
@@ -233,5 +234,5 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not self.living()
 
 
-SchedulerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+SchedulerMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
 TestSchedulerMachine = SchedulerMachine.TestCase

@@ -52,7 +52,7 @@ def test_the_view_is_strict_json_with_the_documented_keys() -> None:
     }
     assert view["slots"][1]["task"] is None
     fields = view["capabilities"]["policy"]
-    assert list(fields) == ["prefill_order", "rotation_start", "phase", "prefill_chunk"]
+    assert list(fields) == ["prefill_order", "rotation_start", "phase", "prefill_chunk", "barrier_max_hold_ms"]
     assert fields["prefill_chunk"]["maximum"] == 8
     assert all({"default", "meaning", "takes_effect"} <= set(field) for field in fields.values())
 
