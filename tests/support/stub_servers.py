@@ -208,6 +208,7 @@ class FakeEngine(FakeServer):
     requested: Json = field(default_factory=lambda: {"prefill_order": "physical"})
     reason: str = ""
     started_at: float = 1000.0
+    changed_at: float = field(default_factory=time.time)
     iterations: list[Json] = field(default_factory=list)
     patch_answer: tuple[int, Any] | None = None
     ignore_patches: bool = False
@@ -225,7 +226,7 @@ class FakeEngine(FakeServer):
 
     def policy(self) -> Json:
         shown = {"version": self.version, "requested": self.requested, "effective": self.requested, "reasons": {}}
-        deadline = {"effective_from_iteration": self.last, "changed_at": time.time(), "reverts_at": None, "reverts_to": None}
+        deadline = {"effective_from_iteration": self.last, "changed_at": self.changed_at, "reverts_at": None, "reverts_to": None}
         return shown | deadline | {"reason": self.reason}
 
     @property
@@ -269,7 +270,7 @@ class FakeEngine(FakeServer):
             return JSONResponse({"error": error}, 409)
         if "dry_run" in request.query_params or self.ignore_patches:
             return JSONResponse(self.policy() | {"requested": self.requested | body["set"]})
-        self.version += 1
+        self.version, self.changed_at = self.version + 1, time.time()
         self.requested = self.requested | body["set"]
         self.reason = body["reason"]
         self.tell()

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_api.figures import Service
+from scheduler_api.kinds.engine_state import NO_SLOT, EngineReader, services_of
+from tests.support.stub_servers import FakeEngine, iteration
+
+
+def update(
+    engine: FakeEngine, *iterations: dict[str, Any], gap: bool = False, prompt: int = 0, generated: int = 0
+) -> dict[str, Any]:
+    engine.iterations = list(iterations) or engine.iterations
+    totals = {"prompt_tokens": prompt, "generated_tokens": generated}
+    return {"gap": gap, "state": {**engine.state(), "t": 100.0, "totals": totals}, "iterations": list(iterations)}
+
+
+def test_a_batch_serves_each_of_its_slots_while_it_runs() -> None:
+    assert services_of(iteration(1, 10.0, prompt=[[0, 512], [2, 3]], gen=[[1, 1], [2, 1]], ms=500)) == [
+        Service(0, 10.0, 10.5, 512, 0),
+        Service(2, 10.0, 10.5, 3, 1),
+        Service(1, 10.0, 10.5, 0, 1),
+    ]
+
+
+def test_iterations_seen_before_are_not_told_again() -> None:
+    reader, engine = EngineReader(), FakeEngine()
+    reader.update(update(engine, iteration(1, 1.0), iteration(2, 2.0)))
+    reading = reader.update(update(engine, iteration(2, 2.0), iteration(3, 3.0)))
+    assert [each["i"] for each in reading.iterations] == [3]
+    assert reader.resume_after(1000) == 3
+
+
+def test_after_a_gap_the_missed_tokens_count_over_its_time() -> None:
+    reader, engine = EngineReader(), FakeEngine()
+    reader.update(update(engine, iteration(1, 99.0, gen=[[0, 1]]), prompt=100, generated=1))
+    reading = reader.update(update(engine, iteration(9, 104.0, gen=[[0, 1]]), gap=True, prompt=400, generated=8))
+    assert reading.services[0] == Service(NO_SLOT, 100.0, 104.0, 300, 6)
+
+
+def test_another_start_time_is_a_restart_and_forgets_what_was_seen() -> None:
+    reader, engine = EngineReader(), FakeEngine()
+    assert not reader.snapshot(engine.state()).restarted
+    reader.update(update(engine, iteration(50, 1.0)))
+    engine.started_at = 2000.0
+    reading = reader.update(update(engine, iteration(1, 2.0), gap=True, prompt=5))
+    assert reading.restarted
+    assert [each["i"] for each in reading.iterations] == [1]
+    assert all(service.prompt >= 0 and service.generated >= 0 for service in reading.services)
+
+
+def test_nonsense_is_read_as_nothing() -> None:
+    reading = EngineReader().update({"state": {"slots": [3, {"id": "x"}], "queue": []}, "iterations": [{}, {"i": 1}, None]})
+    assert (reading.parts["slots"], reading.iterations, reading.parts["policy"]) == ([], [], None)
+
+
+def test_the_first_connection_asks_for_a_bounded_past() -> None:
+    reader = EngineReader()
+    reader.snapshot({**FakeEngine().state(), "iteration": 5000})
+    assert reader.resume_after(1000) == 4000

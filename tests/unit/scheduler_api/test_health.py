@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from scheduler_api.health import Health, HealthRecord, duration
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "busy", "text"),
+    [
+        (Health.UP, "", True, "Serving"),
+        (Health.UP, "", False, "Idle"),
+        (Health.UP, "", None, "Up"),
+        (Health.UP, "Asleep", False, "Asleep"),
+        (Health.LOADING, "", None, "Loading the model"),
+        (Health.UNAUTHORISED, "Key needed", None, "Key needed"),
+        (Health.DOWN, "connection refused", None, "Down: connection refused"),
+        (Health.UNKNOWN, "", None, "Not observed yet"),
+    ],
+)
+def test_every_state_has_its_words(state: Health, reason: str, busy: bool | None, text: str) -> None:
+    record = HealthRecord()
+    record.enter(state, 100.0, reason, seen=False)
+    assert record.text(101.0, busy) == text
+
+
+def test_silence_is_counted_from_the_last_answer() -> None:
+    record = HealthRecord()
+    record.enter(Health.UP, 100.0, seen=True)
+    record.enter(Health.SILENT, 105.0, seen=False)
+    assert record.text(142.9, True) == "Busy, no answer for 42 s"
+    assert record.as_json(142.9, True)["seen_at"] == 100.0
+    assert record.as_json(142.9, True)["since"] == 105.0
+
+
+def test_since_stays_while_the_state_does() -> None:
+    record = HealthRecord()
+    record.enter(Health.DOWN, 1.0, "connection refused", seen=False)
+    record.enter(Health.DOWN, 9.0, "no connection within 3 s", seen=False)
+    assert (record.since, record.reason) == (1.0, "no connection within 3 s")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-1, "0 s"), (119.9, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h")])
+def test_durations_are_told_roughly(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
