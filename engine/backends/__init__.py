@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import MutableMapping
 from pathlib import Path
 
 from engine.backends.base import Backend, BackendOptions, ModelError
 from engine.backends.simulated import CostModel, SimulatedBackend
 from engine.clock import Clock
+
+
+SPINS = "1000"  # about 50 us
+
+
+def limit_spinning(environment: MutableMapping[str, str]) -> None:
+    """Let OpenMP's threads wait for each other asleep, after a short spin, unless the operator chose otherwise.
+
+    By default they spin for milliseconds. As soon as anything else wants a core (the HTTP thread, a client, the console), each of
+    the dozens of barriers in a decode step then costs a time slice: steps take 10 to 50 times as long. See docs/adr/0004.
+    """
+    if "OMP_WAIT_POLICY" not in environment:
+        environment.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
+limit_spinning(os.environ)  # before the binding is imported: OpenMP reads it once, when its library is loaded
 
 
 def create_backend(kind: str, model_path: Path | None, options: BackendOptions, clock: Clock) -> Backend:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.backends import create_backend
+from engine.backends import SPINS, create_backend, limit_spinning
 from engine.backends.base import BackendOptions, ModelError
 from engine.clock import VirtualClock
 
@@ -30,3 +30,16 @@ def test_bad_model_file_is_one_sentence(tmp_path: Path, content: bytes | None, s
         path.write_bytes(content)
     with pytest.raises(ModelError, match=sentence):
         create_backend("llama", path, OPTIONS, VirtualClock())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"GOMP_SPINCOUNT": SPINS}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+)
+def test_operators_own_waiting_policy_wins(given: dict[str, str], expected: dict[str, str]) -> None:
+    limit_spinning(given)
+    assert given == expected
