@@ -10,7 +10,6 @@ from engine.backends.base import Backend, BackendOptions, ModelError
 from engine.backends.simulated import CostModel, SimulatedBackend
 from engine.clock import Clock
 
-
 SPINS = "1000"  # about 50 us
 
 
