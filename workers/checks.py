@@ -42,8 +42,7 @@ def kv_warning(kv_mode: str | None) -> str:
 
 
 def batch_warning(n_batch: int | None, sizes: Sizes) -> str:
-    if n_batch and sizes.cold < FEWEST_BATCHES * n_batch:
-        count = -(-sizes.cold // n_batch)
+    if n_batch and (count := -(-sizes.cold // n_batch)) < FEWEST_BATCHES:
         return (
             f"The cold prompt of {sizes.cold:,} tokens fills only {count} batch{'es' if count > 1 else ''} of {n_batch:,} at "
             "this scale, too little for the short request to wait behind; a larger scale shows more."

@@ -10,7 +10,8 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from scheduler_api.exceptions import SchedulerApiError
+from scheduler_api import policies
+from scheduler_api.exceptions import SchedulerApiError, SwitchRefused
 from scheduler_api.models import Server, ServerKind
 from workers import broker, target
 from workers.app import app
@@ -19,6 +20,7 @@ from workers.errors import BrokerDown, ExperimentRefused, RunFailed
 from workers.models import ACTIVE, Run, RunState
 from workers.planning import expected
 from workers.scenarios import Scenario, ScenarioError, Sizes, load
+from workers.switching import CONFLICT
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -47,7 +49,7 @@ def start_run(
     plan, sizes = _checked(scenario, scale)
     share = plan.share if share is None else share
     _check_numbers(repetitions, share)
-    _check_target(server, plan, sizes)
+    _check_target(server, plan, sizes, {"A": policy_a, "B": policy_b})
     run = _create(
         scenario=scenario,
         server=server,
@@ -141,18 +143,29 @@ def _check_numbers(repetitions: int, share: float) -> None:
         raise ExperimentRefused(f"The share must be at least 0 and below 1, not {share:g}.")
 
 
-def _check_target(server: Server, scenario: Scenario, sizes: Sizes) -> None:
+def _check_target(server: Server, scenario: Scenario, sizes: Sizes, arms: Mapping[str, dict[str, Any]]) -> None:
     if not server.enabled:
         raise ExperimentRefused(f"{server.name} is switched off in the registry.")
     if server.kind != ServerKind.ENGINE:
         raise ExperimentRefused(f"{server.name} cannot switch policies: its scheduling is fixed when it starts.")
     _refuse_second(server)
     try:
-        check_server(target.state(server), scenario, sizes)
-    except RunFailed as error:
+        setup = check_server(target.state(server), scenario, sizes)
+        for arm, changes in arms.items():
+            _check_arm(server, arm, changes, setup.policy["version"])
+    except (RunFailed, SchedulerApiError) as error:
         raise ExperimentRefused(error.text) from error
-    except SchedulerApiError as error:
-        raise ExperimentRefused(error.text) from error
+
+
+def _check_arm(server: Server, arm: str, changes: dict[str, Any], version: int) -> None:
+    """Lets the server itself say whether it knows these fields and values; it changes nothing."""
+    if not changes:
+        return
+    try:
+        policies.dry_run(server, changes, version)
+    except SwitchRefused as error:
+        if error.status != CONFLICT:  # somebody switched just now, which says nothing about this arm
+            raise ExperimentRefused(f"Arm {arm}: {error.text}") from error
 
 
 def _refuse_second(server: Server) -> None:

@@ -13,7 +13,7 @@ from workers.models import Run
 from workers.restore import actor_name, arm_policy
 
 ABOUT_TO = 0  # the version kept before the first switch is sent: from then on something may have to be put back
-CONFLICT = 409
+CONFLICT = 409  # the HTTP status of a switch that came after somebody else's
 
 
 class Switcher:

@@ -160,6 +160,12 @@ def test_an_engine_that_goes_away_fails_the_run_with_a_sentence(worker: WorkerPr
     assert run.policy_restored is None
 
 
+def test_an_arm_that_the_server_does_not_know_is_refused_with_its_name(server: Server) -> None:
+    with pytest.raises(ExperimentRefused, match="Arm B: bench refuses this policy: prefill_order must be one of physical"):
+        start(server, policy_b={"prefill_order": "alphabetical"})
+    assert not Run.objects.exists()
+
+
 def test_without_a_broker_nothing_is_started(server: Server, engine: EngineProcess) -> None:
     before = policies.read_policy(server)
     with pytest.raises(ExperimentRefused, match="broker cannot be reached"):
