@@ -10,7 +10,7 @@ All times are the server's clock, Unix seconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 BIN_S = 2.0
@@ -18,7 +18,9 @@ SPAN_S = 150.0
 BINS = int(SPAN_S / BIN_S)
 RATE_WINDOW_S = 2.0
 STALL_WINDOW_S = 60.0
+CELL_S = 0.05
 _LEAST_WINDOW_S = 0.25
+_KEPT_S = 4 * RATE_WINDOW_S
 
 type Point = list[float | None]
 
@@ -33,12 +35,6 @@ class Service:
     prompt: int
     generated: int
 
-    def within(self, start: float, end: float) -> float:
-        """The share of this service that lies in start..end, 0 to 1."""
-        if self.end - self.start < 1e-6:
-            return 1.0 if start < self.end <= end else 0.0
-        return max(0.0, min(end, self.end) - max(start, self.start)) / (self.end - self.start)
-
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -51,6 +47,18 @@ class Work:
 
 def _bin(t: float) -> int:
     return int(t // BIN_S)
+
+
+def _shares(start: float, end: float, width: float) -> Iterator[tuple[int, float]]:
+    """(bin, share) for each bin of `width` that start..end touches; the shares add up to 1."""
+    first, last = int(start // width), int(end // width)
+    if first == last:
+        yield first, 1.0
+        return
+    for index in range(first, last + 1):
+        covered = min(end, (index + 1) * width) - max(start, index * width)
+        if covered > 0:
+            yield index, covered / (end - start)
 
 
 @dataclass(slots=True)
@@ -67,14 +75,8 @@ class Series:
 
     def spread(self, start: float, end: float, value: float) -> None:
         """Adds `value` in shares of the time that each bin has of start..end."""
-        start = max(start, end - SPAN_S)
-        if end - start < 1e-6:
-            self.add(end, value)
-            return
-        for index in range(_bin(start), _bin(end) + 1):
-            share = min(end, (index + 1) * BIN_S) - max(start, index * BIN_S)
-            if share > 0:
-                self.add(index * BIN_S, value * share / (end - start))
+        for index, share in _shares(max(start, end - SPAN_S), end, BIN_S):
+            self.bins[index] = self.combine(self.bins.get(index, 0.0), value * share)
 
     def points(self, first: int, last: int, watched: set[int]) -> list[Point]:
         """[bin start, value], oldest first. A bin in which nobody watched and nothing was told of has the value None."""
@@ -92,11 +94,47 @@ def _add(old: float, new: float) -> float:
     return old + new
 
 
+@dataclass(slots=True)
+class _Window:
+    """Tokens of the last seconds in cells of CELL_S, for each slot (prompt, generated)."""
+
+    cells: dict[int, dict[int, list[float]]] = field(default_factory=dict)
+
+    def add(self, service: Service) -> None:
+        for index, share in _shares(max(service.start, service.end - _KEPT_S), service.end, CELL_S):
+            tokens = self.cells.setdefault(index, {}).setdefault(service.slot, [0.0, 0.0])
+            tokens[0] += service.prompt * share
+            tokens[1] += service.generated * share
+
+    def forget(self, before: float) -> None:
+        oldest = int(before // CELL_S)
+        if len(self.cells) > 2 * _KEPT_S / CELL_S:
+            self.cells = {index: cell for index, cell in self.cells.items() if index >= oldest}
+
+    def sums(self, start: float, end: float) -> dict[int, tuple[float, float]]:
+        """For each slot the tokens of start..end, to the cell."""
+        found: dict[int, tuple[float, float]] = {}
+        for index in range(round(start / CELL_S), round(end / CELL_S)):
+            for slot, (prompt, generated) in self.cells.get(index, {}).items():
+                before = found.get(slot, (0.0, 0.0))
+                found[slot] = (before[0] + prompt, before[1] + generated)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Stall:
     slot: int
     ended_at: float
     length: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Tokens/s over the window: prompt and generated tokens of all slots, and both together of each slot that has work."""
+
+    prompt: float
+    generated: float
+    slots: dict[int, float]
 
 
 @dataclass(slots=True)
@@ -108,7 +146,7 @@ class Figures:
     queue: Series = field(default_factory=lambda: Series(max))
     stall: Series = field(default_factory=lambda: Series(max))
     watched: set[int] = field(default_factory=set)
-    recent: deque[Service] = field(default_factory=deque)
+    window: _Window = field(default_factory=_Window)
     stalls: deque[_Stall] = field(default_factory=deque)
     last_end: dict[int, float] = field(default_factory=dict)
     at_work: dict[int, Work] = field(default_factory=dict)
@@ -129,9 +167,11 @@ class Figures:
         return Work(new.key, max(new.since, self.last_end.get(slot, new.since)), new.running)
 
     def _serve(self, service: Service) -> None:
-        self.prompt.spread(service.start, service.end, service.prompt)
-        self.generated.spread(service.start, service.end, service.generated)
-        self.recent.append(service)
+        if service.prompt:
+            self.prompt.spread(service.start, service.end, service.prompt)
+        if service.generated:
+            self.generated.spread(service.start, service.end, service.generated)
+        self.window.add(service)
         work = self.at_work.get(service.slot)
         if work is not None and (length := service.start - self._waits_since(service.slot, work)) > 0:
             self.stalls.append(_Stall(service.slot, service.start, length))
@@ -172,26 +212,19 @@ class Figures:
     def _window_end(self, now: float) -> float:
         return max(self.horizon, now - RATE_WINDOW_S) if self.at_work and self.horizon < now else now
 
-    def rates(self, now: float) -> tuple[float, float]:
-        """(prompt, generated) tokens/s of all slots."""
+    def rates(self, now: float) -> Rates:
         end = self._window_end(now)
-        while self.recent and self.recent[0].end < end - 4 * RATE_WINDOW_S:
-            self.recent.popleft()
-        shares = [(service, service.within(end - RATE_WINDOW_S, end)) for service in self.recent]
-        return (
-            sum(service.prompt * share for service, share in shares) / RATE_WINDOW_S,
-            sum(service.generated * share for service, share in shares) / RATE_WINDOW_S,
-        )
+        self.window.forget(end - _KEPT_S)
+        sums = self.window.sums(end - RATE_WINDOW_S, end)
+        prompt = sum(tokens for tokens, _ in sums.values()) / RATE_WINDOW_S
+        generated = sum(tokens for _, tokens in sums.values()) / RATE_WINDOW_S
+        slots = {slot: sum(sums.get(slot, (0, 0))) / self._worked(work, end) for slot, work in self.at_work.items()}
+        return Rates(prompt, generated, slots)
 
-    def slot_rate(self, slot: int, now: float) -> float | None:
-        """Tokens/s of one slot's present work, over the window or since that work began; None without work."""
-        work = self.at_work.get(slot)
-        if work is None:
-            return None
-        end = self._window_end(now)
-        start = max(end - RATE_WINDOW_S, min(work.since, end - _LEAST_WINDOW_S))
-        tokens = sum((each.prompt + each.generated) * each.within(start, end) for each in self.recent if each.slot == slot)
-        return tokens / (end - start)
+    @staticmethod
+    def _worked(work: Work, end: float) -> float:
+        """How much of the window a slot's present work has lasted."""
+        return min(RATE_WINDOW_S, max(_LEAST_WINDOW_S, end - work.since))
 
     def series(self, now: float) -> dict[str, list[Point]]:
         """The four series over the same bins, from the first of which anything is known."""

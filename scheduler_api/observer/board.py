@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler_api.figures import Figures, Work
+from scheduler_api.figures import Figures, Rates, Work
 from scheduler_api.frames import KEPT_ITERATIONS, State
 from scheduler_api.health import SEEN, Health, HealthRecord
 from scheduler_api.kinds.base import Condition, Reading, Report
@@ -127,6 +127,7 @@ class Board:
         if self.health.state is Health.UP:
             depth = count(mapping(self.parts["queue"]).get("depth"))
             self.figures.watch(now + self.clock_offset, depth)
+        rates = self.figures.rates(now + self.clock_offset)
         return {
             "seq": seq,
             "t": round(now, 3),
@@ -136,8 +137,8 @@ class Board:
             "policy": self.parts["policy"] if seen else None,
             "switching": self.parts["switching"] if seen else self._cannot_switch(now),
             **{name: self.parts[name] for name in ("phase", "cursor", "anchor", "iteration", "queue")},
-            "figures": self._figures(now + self.clock_offset),
-            "slots": [slot | {"rate": self._rate(slot["id"], now + self.clock_offset)} for slot in self.parts["slots"]],
+            "figures": self._figures(now + self.clock_offset, rates),
+            "slots": [slot | {"rate": _rounded(rates.slots.get(slot["id"]))} for slot in self.parts["slots"]],
             "iterations": self.iterations,
             "marks": self.marks,
             "missing": self.missing if seen else self.missing | self._unseen(now),
@@ -160,22 +161,21 @@ class Board:
         """Nothing is known of the work of a server that is not seen, and this is why."""
         return dict.fromkeys(("slots", "queue", "policy", "phase"), f"{self.health.text(now, None)}.")
 
-    def _rate(self, slot: int, now: float) -> float | None:
-        rate = self.figures.slot_rate(slot, now)
-        return None if rate is None else round(rate, 1)
-
-    def _figures(self, now: float) -> dict[str, Any]:
+    def _figures(self, now: float, rates: Rates) -> dict[str, Any]:
         known = self.health.state in SEEN and ("slots" not in self.missing or self.working is not None)
         slot, stall = self.figures.worst_stall(now)
-        prompt, generated = self.figures.rates(now)
         stalls_known = known and "slots" not in self.missing
         return {
-            "prompt_tps": round(prompt, 1) if known else None,
-            "gen_tps": round(generated, 1) if known else None,
+            "prompt_tps": _rounded(rates.prompt) if known else None,
+            "gen_tps": _rounded(rates.generated) if known else None,
             "worst_stall_s": round(stall, 2) if stalls_known else None,
             "worst_stall_slot": slot if stalls_known else None,
             **self.figures.series(now),
         }
+
+
+def _rounded(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, 1)
 
 
 def _work_of(slot: Json) -> Work:

@@ -14,28 +14,29 @@ def prompt(slot: int, start: float, end: float, tokens: int) -> Service:
 def test_a_rate_is_tokens_of_the_last_two_seconds() -> None:
     figures = Figures()
     figures.update({}, [prompt(0, 8.0, 9.0, 500), Service(0, 9.0, 9.5, 0, 10)])
-    assert figures.rates(10.0) == (250, 5)
-    assert figures.rates(11.5) == (0, 0)
+    rates = figures.rates(10.0)
+    assert (rates.prompt, rates.generated) == pytest.approx((250, 5))
+    rates = figures.rates(11.5)
+    assert (rates.prompt, rates.generated) == (0, 0)
 
 
 def test_a_batch_counts_evenly_over_its_duration() -> None:
     figures = Figures()
     figures.update({}, [prompt(0, 7.0, 9.0, 1000)])
-    assert figures.rates(10.0)[0] == pytest.approx(250)  # half of it lies in 8..10
+    assert figures.rates(10.0).prompt == pytest.approx(250)  # half of it lies in 8..10
 
 
 def test_while_slots_work_the_window_ends_with_the_last_finished_batch() -> None:
     figures = Figures()
     figures.update({0: Work(1, 0.0, True)}, [prompt(0, 8.0, 10.0, 1000)])
-    assert figures.rates(11.5)[0] == pytest.approx(500)
-    assert figures.rates(13.0)[0] == pytest.approx(250)  # a batch that long is no rate any more
+    assert figures.rates(11.5).prompt == pytest.approx(500)
+    assert figures.rates(13.0).prompt == pytest.approx(250)  # a batch that long is no rate any more
 
 
 def test_a_slots_rate_is_over_its_present_work() -> None:
     figures = Figures()
     figures.update({0: Work(1, 9.0, True)}, [prompt(0, 9.0, 10.0, 300)])
-    assert figures.slot_rate(0, 10.0) == pytest.approx(300)
-    assert figures.slot_rate(1, 10.0) is None
+    assert figures.rates(10.0).slots == pytest.approx({0: 300})
 
 
 def test_a_gap_between_two_services_is_a_stall() -> None:
