@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from engine.scheduler import waits
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.orders import Division, Take, divide, next_cursor, visit_order
-from engine.scheduler.plan import Entry, EntryKind, Skip, Start
+from engine.scheduler.plan import Entry, EntryKind, Skip, Start, make
 from engine.scheduler.policy import Policy, PrefillOrder
 from engine.scheduler.slots import Slot, SlotState
 from engine.scheduler.task import Group
@@ -42,7 +42,7 @@ def add_generation(draft: Draft, generating: Sequence[Slot], now: float) -> None
     for slot in generating:
         if slot.group is group:
             slot.why = ""
-            entries.append(Entry(slot.id, slot.task_id, kind, (slot.last_token,), len(slot.cells), True))
+            entries.append(make(Entry, (slot.id, slot.task_id, kind, (slot.last_token,), len(slot.cells), True, ())))
         else:
             draft.skip(slot, waits.mismatch(draft.anchor), now)
     draft.n_tokens = len(entries)
@@ -87,7 +87,8 @@ def _add_prompt(draft: Draft, take: Take, slots: Sequence[Slot], now: float) -> 
     end = begin + n
     last = end == len(slot.prompt)
     copy_to = _start_children(draft, slot.task_id, slots) if last and slot.task is not None and slot.task.children else ()
-    draft.entries.append(Entry(slot.id, slot.task_id, EntryKind.PROMPT, slot.prompt[begin:end], begin, last, copy_to))
+    tokens = slot.prompt[begin:end]
+    draft.entries.append(make(Entry, (slot.id, slot.task_id, EntryKind.PROMPT, tokens, begin, last, copy_to)))
     draft.n_tokens += n
 
 

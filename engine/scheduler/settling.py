@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.phases import Phases
-from engine.scheduler.plan import Emission, Entry, EntryKind, FinishReason, Outcome, Plan, Progress, Settlement
+from engine.scheduler.plan import Emission, Entry, EntryKind, FinishReason, Outcome, Plan, Progress, Settlement, make
 from engine.scheduler.slots import Slot, SlotState
 from engine.scheduler.tenancy import Tenancy
 from engine.scheduler.view import Totals
@@ -82,7 +82,7 @@ class Settling:
         cells = slot.cells
         cells.extend(entry.tokens)
         self._totals.prompt_tokens += len(entry.tokens)
-        step.progress.append(Progress(slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(cells)))
+        step.progress.append(make(Progress, (slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(cells))))
         if not entry.output:
             return
         for child_id in entry.copy_to:
@@ -122,7 +122,7 @@ class Settling:
         slot.last_token = token
         slot.n_generated += 1
         self._totals.generated_tokens += 1
-        step.emissions.append(Emission(slot.id, slot.task_id, token, first))
+        step.emissions.append(make(Emission, (slot.id, slot.task_id, token, first)))
         # llama-server's rule for a full context: the token just drawn would take the last cell
         full = len(slot.cells) + 1 >= self._config.n_ctx_slot
         if token in slot.eog:
