@@ -73,7 +73,7 @@ def _example_request(server: Server) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @at_least(Role.ADMIN)
 def add(request: HttpRequest) -> HttpResponse:
-    form = ServerForm(request.POST or None)
+    form = ServerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (server := _register(request, form)):
         messages.success(request, f"{server.name} is registered as {server.get_kind_display()}; its slots appear within seconds.")
         return redirect("server", pk=server.pk)

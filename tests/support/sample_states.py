@@ -85,7 +85,9 @@ class FakeServer:
     def _idle(self, pk: int) -> Json:
         return {
             "id": pk, "state": "idle", "since": self.t, "task": None, "client": "", "group": "completion",
-            "n_ctx": self.n_ctx_slot, "n_prompt": 0, "n_cached": 0, "n_processed": 0, "n_generated": 0, "n_predict": 0, "n_tokens": 0, "submitted_at": None,
+            "n_ctx": self.n_ctx_slot, "n_prompt": 0, "n_cached": 0, "n_processed": 0, "n_generated": 0,
+            "n_predict": 0, "n_tokens": 0,
+            "submitted_at": None,
             "first_visit_at": None, "prompt_done_at": None, "first_token_at": None, "member": False, "waiting_for": "",
             "last_service_iteration": None, "rate": None,
         }  # fmt: skip
@@ -123,10 +125,11 @@ class FakeServer:
         self.iteration += 1
         duration = 0.004 + sum(n for _, n in prompt) * 0.0002 + 0.03 * bool(gen)
         self.t += duration
-        self._settle({pk: n for pk, n in prompt}, {pk: n for pk, n in gen}, held, duration)
+        self._settle(dict(prompt), dict(gen), held, duration)
         self.iterations.append({
             "i": self.iteration, "t": round(self.t, 3), "plan_ms": 0.05, "run_ms": round(duration * 1000, 1), "settle_ms": 0.03,
-            "prompt": prompt, "gen": gen, "skipped": skipped, "held": held, "phase": self._phase_name(),
+            "prompt": [list(one) for one in prompt], "gen": [list(one) for one in gen],
+            "skipped": skipped, "held": held, "phase": self._phase_name(),
             "cohort": self.cohort["id"] if self.cohort else None, "sealed": self.sealed, "anchor": None, "cursor": self.cursor,
             "policy": 41, "queue": len(self.queue), "error": "",
         })  # fmt: skip
@@ -163,12 +166,14 @@ class FakeServer:
             return False
         return self.phase == "continuous" or (slot["member"] and not self.generating)
 
-    def _batch(self) -> tuple[list[list[int]], list[list[int]], list[list[Any]], list[int]]:
+    def _batch(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[list[Any]], list[int]]:
         ready = [slot for slot in self.slots if slot["state"] != "idle" and self._left(slot) == 0]
         generate = ready if self.phase == "continuous" else [slot for slot in ready if self.generating and slot["member"]]
         held = [slot["id"] for slot in ready if slot not in generate]
-        gen = [[slot["id"], 1] for slot in generate]
-        room, prompt, skipped = self.n_batch - len(gen), [], []
+        gen = [(slot["id"], 1) for slot in generate]
+        prompt: list[tuple[int, int]] = []
+        skipped: list[list[Any]] = []
+        room = self.n_batch - len(gen)
         start = 0 if self.order == "physical" or self.unified else self.cursor + 1
         for index in range(self.n_slots):
             slot = self.slots[(start + index) % self.n_slots]
@@ -176,7 +181,7 @@ class FakeServer:
                 continue
             take = min(room, self._left(slot))
             if take:
-                prompt.append([slot["id"], take])
+                prompt.append((slot["id"], take))
                 self.cursor = slot["id"]
                 room -= take
             else:
