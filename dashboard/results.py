@@ -119,6 +119,8 @@ def arm_sentence(block: Mapping[str, Any]) -> str:
             if request["role"] == role:
                 done = request.get("done_at")
                 told.append(f"{role} done after {words.seconds(done - request['sent_at'])} s" if done else f"{role} not done")
+    if left := block.get("left_out"):
+        told.append(f"the last {words.whole(left)} iterations are not kept")
     return ", ".join(told)
 
 
@@ -179,7 +181,7 @@ def pair_choice(found: Mapping[str, Any], wanted: str) -> dict[str, Any]:
         {"number": each, "text": f"pair {each}" if each == number else str(each)} for each in numbers[max(0, at - 1) : at + 2]
     ]
     iterations = [step for block in found["timelines"].values() for step in block.get("iterations") or []]
-    held = any(step["held"] for step in iterations)
+    held = any(step.get("held") for step in iterations)
     return {"number": number, "all": numbers, "near": near, "typical": wanted != str(number), "held": held}
 
 

@@ -18,6 +18,8 @@ GUTTER, NARROW_GUTTER = 88, 68  # px left of the plot, for the slots' names
 
 type Span = tuple[float, float]
 
+NOTHING: dict[str, Any] = {"prompt": [], "gen": [], "held": [], "skipped": []}  # kept blocks leave out what is empty
+
 
 @dataclass(slots=True)
 class Lane:
@@ -99,7 +101,7 @@ def _steps(iterations: Sequence[Mapping[str, Any]], origin: float, over: Span) -
         start = iteration["t"] - origin
         took = (iteration.get("plan_ms") or 0.0) + (iteration.get("run_ms") or 0.0) + (iteration.get("settle_ms") or 0.0)
         if start + took / 1000 > over[0] and start < over[1]:
-            steps.append({**iteration, "start": start, "end": start + took / 1000})
+            steps.append({**NOTHING, **iteration, "start": start, "end": start + took / 1000})
     return steps
 
 

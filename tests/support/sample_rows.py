@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 
 from scheduler_api.models import Server, ServerKind
 from tests.support import sample_runs
+from workers.analysis.iterations import shortened
 from workers.models import Block, Run, RunState, Sample
 
 PHYSICAL = {"prefill_order": "physical"}
@@ -60,8 +61,9 @@ def add_block(run: Run, index: int, pair: int, arm: str, seed: int = 1) -> Block
     started = run.started_at or datetime.now(UTC)
     at = started + timedelta(seconds=BLOCK_S * index)
     made = sample_runs.make_block(order, start=at.timestamp(), scale=run.scale, seed=seed * 1000 + 2 * pair + (arm == "B"))
+    timeline = {**shortened(made["timeline"]["iterations"]), "requests": made["timeline"]["requests"]}
     block = Block.objects.create(
-        run=run, index=index, pair=pair, arm=arm, policy_version=3 + index, started_at=at, timeline=made["timeline"]
+        run=run, index=index, pair=pair, arm=arm, policy_version=3 + index, started_at=at, timeline=timeline
     )
     sizes = run.conditions["tokens"]
     for request in made["timeline"]["requests"]:
