@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from scheduler_api.kinds import llama_server
+from scheduler_api import kinds
+from scheduler_api.kinds.llama_server import LlamaServerKind
 from scheduler_api.kinds.llama_state import ASLEEP, METRICS_OFF, ROUTER, SLOTS_OFF, WHY_NOT
 from scheduler_api.models import Server
 from tests.integration.scheduler_api.conftest import observing, register
@@ -76,7 +77,7 @@ async def test_polling_keeps_to_one_request_at_a_time_and_four_a_second() -> Non
 
 
 async def test_a_server_that_does_not_answer_is_busy_not_down_and_nothing_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llama_server.LlamaServerKind.__init__, "__defaults__", _defaults(silent_after_s=0.5))
+    monkeypatch.setattr(kinds, "observed", lambda kind: LlamaServerKind(silent_after_s=0.5))
     with running(FakeLlamaServer(slots=[busy_slot(0)])) as stock:
         server = await add(stock.url)
         async with observing() as watching:
@@ -90,14 +91,6 @@ async def test_a_server_that_does_not_answer_is_busy_not_down_and_nothing_piles_
             stock.held.clear()
             await watching.until(server, is_up)
     assert stock.most_pending == 1
-
-
-def _defaults(**changed: Any) -> tuple[Any, ...]:
-    """The dataclass's defaults, some of them changed."""
-    init = llama_server.LlamaServerKind.__init__
-    names = init.__code__.co_varnames[1 : init.__code__.co_argcount]
-    kept = dict(zip(names[-len(init.__defaults__ or ()) :], init.__defaults__ or (), strict=True))
-    return tuple((kept | changed).values())
 
 
 async def test_slots_off_is_not_down() -> None:
