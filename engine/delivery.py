@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from engine.scheduler.plan import Finished
 from engine.scheduler.task import Task
@@ -70,6 +71,7 @@ class Handle:
     stream: bool
     progress: bool = False
     keep_tokens: bool = False
+    sink: Sink | None = None
     slot: int = -1
     visited_at: float | None = None
     prompt_done_at: float | None = None
@@ -108,7 +110,27 @@ class Done:
     stop: str
 
 
-Event = Chunk | PromptProgress | Done
+@dataclass(slots=True, eq=False)
+class Raw:
+    """Bytes that a sink could not write: they go to the connection as they are, before everything that follows."""
+
+    handle: Handle
+    data: bytes
+
+
+Event = Chunk | PromptProgress | Done | Raw
+
+
+class Sink(Protocol):
+    """A way for events that does not lead through the event loop."""
+
+    def take(self, event: Event) -> Event | None:
+        """None when the event is dealt with, else what the mailbox must get in its place."""
+        ...
+
+    def close(self) -> None:
+        """From now on every event comes back."""
+        ...
 
 
 def deliver(events: Iterable[Event]) -> None:

@@ -276,9 +276,22 @@ class Runner:
         self._out.append(Done(handle, finished, stop))
 
     def _publish(self) -> None:
-        if self._out:
-            events, self._out = self._out, []
-            self._call(deliver, events)
+        """Hands out what has gathered: straight to its connection where there is a sink, else in one call to the event loop."""
+        if not self._out:
+            return
+        events, self._out = self._out, []
+        left: list[Event] = []
+        for event in events:
+            sink = event.handle.sink
+            if sink is None:
+                left.append(event)
+            elif isinstance(event, Done):
+                sink.close()  # the reader writes now, and two writers of one connection would mix their bytes
+                left.append(event)
+            elif (instead := sink.take(event)) is not None:
+                left.append(instead)
+        if left:
+            self._call(deliver, left)
 
     def _wake_watchers(self) -> None:
         changes = self.changes

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from engine.delivery import ReaderGone
 from engine.http.completions import CompletionRoute
 from engine.http.control import ControlRoutes
+from engine.http.direct import remember_transport
 from engine.http.errors import ApiError
 from engine.http.info import InfoRoutes
 from engine.http.metrics import MetricsRoute
@@ -77,6 +78,7 @@ class Gate:
         if refusal is not None:
             await refusal.response()(scope, receive, send)
             return
+        remember_transport(scope, send)
         await self._app(scope, receive, send)
 
     def _knows(self, scope: Scope) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from starlette.types import Receive, Scope, Send
 
-from engine.delivery import Chunk, Done, Handle, Mailbox, PromptProgress, ReaderGone
+from engine.delivery import Chunk, Done, Event, Handle, Mailbox, PromptProgress, Raw, ReaderGone
 from engine.http.body import read_body, watch_client
+from engine.http.direct import DirectSink, open_sink, write_raw
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
 from engine.http.formats import Format, NativeFormat, OaiChatFormat, OaiCompletionFormat, sse
@@ -45,6 +46,12 @@ class Job:
         for task in self.tasks:
             runner.submit(task, [handle for handle in self.handles if handle.task is task])
 
+    def encode(self, event: Event) -> bytes:
+        """Called for events before the end of a task, by the loop thread or the reader, never by both at a time."""
+        if isinstance(event, Chunk):
+            return self.format.chunk(event)
+        return self.format.progress(event) if isinstance(event, PromptProgress) else b""
+
     def cancel(self, runner: Runner) -> None:
         runner.cancel([handle.task_id for handle in self.handles])
 
@@ -62,7 +69,7 @@ class CompletionRoute:
             runner = self._state.live
             job = self._prepare(body, _header(scope, b"x-client-label"), runner)
             if job.request.stream:
-                await _stream(job, runner, receive, send)
+                await _stream(job, runner, scope, receive, send)
             else:
                 answer = await _collect(job, runner, receive)
                 await json_response(answer)(scope, receive, send)
@@ -194,63 +201,97 @@ async def _collect(job: Job, runner: Runner, receive: Receive) -> Any:
     return job.format.whole([dones[index] for index in sorted(dones)])
 
 
-async def _stream(job: Job, runner: Runner, receive: Receive, send: Send) -> None:
+async def _stream(job: Job, runner: Runner, scope: Scope, receive: Receive, send: Send) -> None:
     """Sends what comes as it comes. Headers go out at once: a client tells waits apart by timings, not by headers."""
-    loop = asyncio.get_running_loop()
-    mailbox = job.mailbox
-    watch = asyncio.create_task(watch_client(receive, mailbox.close))
+    await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+    sink = await open_sink(scope, job.encode)
+    for handle in job.handles:
+        handle.sink = sink
+    watch = asyncio.create_task(watch_client(receive, job.mailbox.close))
+    reader = _StreamReader(job, sink, scope)
+    pulse = Pulse(job.request.ping_s, lambda: reader.writes, job.mailbox.nudge)
     job.submit(runner)
-    left = len(job.handles)
-    dones: list[Done] = []
-    pulse = _Pulse(loop, mailbox, job.request.ping_s)
     try:
-        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
-        while left:
-            parts: list[bytes] = []
-            for event in await mailbox.take():
-                if isinstance(event, Chunk):
-                    parts.append(job.format.chunk(event))
-                elif isinstance(event, PromptProgress):
-                    parts.append(job.format.progress(event))
-                elif isinstance(event, Done):
-                    if event.stop in ("error", "cancelled"):
-                        parts.append(sse(task_error(event).body()))
-                        await send({"type": "http.response.body", "body": b"".join(parts)})
-                        return
-                    parts.append(job.format.final(event))
-                    dones.append(event)
-                    left -= 1
-            if not left:
-                dones.sort(key=lambda done: done.handle.index)
-                parts.append(job.format.closing(dones))
-                await send({"type": "http.response.body", "body": b"".join(parts)})
-                return
-            body = b"".join(parts) if parts else _PING
-            if body:
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-                pulse.sent += 1
+        while not reader.ended:
+            body = reader.read(await job.mailbox.take())
+            if body or reader.ended:
+                await send({"type": "http.response.body", "body": body, "more_body": not reader.ended})
     finally:
         pulse.stop()
         watch.cancel()
-        if left:
+        if sink is not None:
+            sink.close()
+        if not reader.complete:
             job.cancel(runner)
 
 
-class _Pulse:
-    """Wakes the reader for a keep-alive when nothing was sent for a while. Costs a token nothing but a counter."""
+class _StreamReader:
+    """Turns events into the bytes of a stream, and knows when it is over."""
 
-    __slots__ = ("_interval", "_loop", "_mailbox", "_seen", "_timer", "sent")
+    def __init__(self, job: Job, sink: DirectSink | None, scope: Scope) -> None:
+        self._job, self._sink, self._scope = job, sink, scope
+        self._dones: list[Done] = []
+        self._writes = 0
+        self.ended = False
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, mailbox: Mailbox, interval: float) -> None:
-        self._loop, self._mailbox, self._interval = loop, mailbox, interval
-        self.sent = 0
+    @property
+    def complete(self) -> bool:
+        """Every task came to its end."""
+        return len(self._dones) == len(self._job.handles)
+
+    @property
+    def writes(self) -> int:
+        return self._writes + (self._sink.writes if self._sink is not None else 0)
+
+    def read(self, events: Sequence[Event]) -> bytes:
+        parts: list[bytes] = []
+        for event in events:
+            if isinstance(event, Raw):  # a sink's last word, so nothing of this answer is between it and the connection
+                write_raw(self._scope, event.data)
+            elif isinstance(event, Done):
+                parts.append(self._end(event))
+                if self.ended:
+                    break
+            else:
+                parts.append(self._job.encode(event))
+        if not events:
+            parts.append(self._ping())
+        self._writes += 1
+        return b"".join(parts)
+
+    def _end(self, done: Done) -> bytes:
+        if done.stop in ("error", "cancelled"):
+            self.ended = True
+            return sse(task_error(done).body())
+        self._dones.append(done)
+        body = self._job.format.final(done)
+        if self.complete:
+            self.ended = True
+            body += self._job.format.closing(sorted(self._dones, key=lambda done: done.handle.index))
+        return body
+
+    def _ping(self) -> bytes:
+        left = self._sink.ping(_PING) if self._sink is not None else None
+        if left is None:
+            return _PING
+        write_raw(self._scope, left)
+        return b""
+
+
+class Pulse:
+    """Nudges a reader when nothing was written for `interval` seconds (0: never). Costs a token nothing but a counter."""
+
+    def __init__(self, interval: float, writes: Callable[[], int], nudge: Callable[[], None]) -> None:
+        self._interval, self._writes, self._nudge = interval, writes, nudge
+        self._loop = asyncio.get_running_loop()
         self._seen = 0
-        self._timer = loop.call_later(interval, self._tick) if interval > 0 else None
+        self._timer = self._loop.call_later(interval, self._tick) if interval > 0 else None
 
     def _tick(self) -> None:
-        if self.sent == self._seen:
-            self._mailbox.nudge()
-        self._seen = self.sent
+        writes = self._writes()
+        if writes == self._seen:
+            self._nudge()
+        self._seen = writes
         self._timer = self._loop.call_later(self._interval, self._tick)
 
     def stop(self) -> None:
