@@ -80,7 +80,7 @@ def pair_figures(pairs: Sequence[dict[str, Any]], planned: int) -> dict[str, Fig
     figures = {}
     for role in ("short", "cold"):
         rows = wall_rows(pairs, role)
-        figures[f"fig-{role}-pairs"] = charts.pairs(rows, planned)
+        figures[f"fig-{role}-pairs"] = charts.pairs(rows, planned, as_percent=role == "cold")
         a, b = ([row[column] for row in rows if row[column] is not None] for column in (1, 2))
         figures[f"fig-{role}-dist"] = charts.distribution([value for value in a if value], [value for value in b if value])
     return figures
@@ -148,7 +148,7 @@ def chart_roles(conditions: Mapping[str, Any], pairs: Sequence[dict[str, Any]]) 
     roles = []
     for key, name in (("short", "Short"), ("cold", "Cold")):
         rows = wall_rows(pairs, key)
-        told = "" if len(rows) > charts.LABELLED else "times sooner or the change"
+        told = "" if len(rows) > charts.LABELLED else "times sooner" if key == "short" else "the change"
         roles.append({"key": key, "name": name, "what": _what(key, conditions), "told": told, "n": len(rows)})
     return roles
 
@@ -185,10 +185,11 @@ def pair_choice(found: Mapping[str, Any], wanted: str) -> dict[str, Any]:
     return {"number": number, "all": numbers, "near": near, "typical": wanted != str(number), "held": held}
 
 
-HEADLINE = re.compile(r"[0-9.]+ (?:times|%) (?:sooner|later|less|longer)")
+HEADLINE = re.compile(r"[0-9.]+\s(?:times|%) (?:sooner|later|less|longer)")
 
 
 def verdict_parts(sentence: str) -> tuple[str, str, str]:
     """The sentence around its first finding, which the page sets in bold; that part is "" when there is none."""
+    sentence = sentence.replace(" %", "\u00a0%")
     found = HEADLINE.search(sentence)
     return (sentence[: found.start()], found[0], sentence[found.end() :]) if found else (sentence, "", "")

@@ -89,7 +89,14 @@ def _labels(arms: dict[str, list[float]], share: float, end: float) -> list[dict
 def _label(x: float, share: float, text: str, left: bool) -> dict[str, Any]:
     down = 9 if share > 0.9 and not left else 0  # to the right of a line its top is free below, to the left above
     return base.note(
-        x, share * 100, text, xanchor="right" if left else "left", xshift=-8 if left else 8, yanchor="middle", yshift=-down
+        x,
+        share * 100,
+        text,
+        xanchor="right" if left else "left",
+        xshift=-8 if left else 8,
+        yanchor="middle",
+        yshift=-down,
+        bgcolor="--bg",
     )
 
 

@@ -26,8 +26,11 @@ def _value(pair: dict[str, Any], arm: str, role: str, field: str) -> float | Non
     return float(value) if value is not None else None
 
 
-def pairs(rows: Sequence[Row], planned: int = 0) -> Figure:
-    """`planned` pairs keep their place on the axis from the start, so that dots do not move while a run goes on."""
+def pairs(rows: Sequence[Row], planned: int = 0, as_percent: bool = False) -> Figure:
+    """Beside each pair stands how many times sooner B was or, `as_percent`, the change, for what should stay as it is.
+
+    `planned` pairs keep their place on the axis from the start, so that dots do not move while a run goes on.
+    """
     known = [value for _, a, b in rows for value in (a, b) if value is not None]
     grid = base.dot_axis(known)
     low, high = grid[0], grid[-1]
@@ -36,7 +39,7 @@ def pairs(rows: Sequence[Row], planned: int = 0) -> Figure:
     shown = [number for number in range(1, last + 1) if number == 1 or number % every == 0]
     dot = 9 if last <= 20 else 7
     offset = min(0.2, 0.02 * last)  # a few pixels to either side, however many pairs share the width
-    notes = _labels(rows, high - low) if last <= LABELLED else []
+    notes = _labels(rows, high - low, as_percent) if last <= LABELLED else []
     if not known:
         notes = [base.note((last + 1) / 2, 0.5, "no pair is done yet")]
     return {
@@ -87,13 +90,13 @@ def _dots(rows: Sequence[Row], arm: str, size: int, offset: float) -> dict[str, 
     }
 
 
-def _labels(rows: Sequence[Row], height: float) -> list[dict[str, Any]]:
+def _labels(rows: Sequence[Row], height: float, as_percent: bool) -> list[dict[str, Any]]:
     """Times beside a long line; per cent, which are wider, under the lower dot."""
     labels = []
     for number, a, b in rows:
         if a is None or b is None or a <= 0 or b <= 0:
             continue
-        text = words.change(b / a).split(" times")[0]
+        text = words.percent(b / a) if as_percent else words.change(b / a).replace(" times sooner", "").replace(" times", "")
         if abs(a - b) > 0.3 * height and not text.endswith("%"):
             labels.append(base.note(number, (a + b) / 2, text, xanchor="left", xshift=6, yanchor="middle"))
         else:

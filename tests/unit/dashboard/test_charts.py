@@ -53,7 +53,7 @@ def test_pairs_far_apart_start_at_zero_and_say_how_much_sooner() -> None:
 
 
 def test_pairs_close_together_have_a_cut_axis_with_labelled_ends() -> None:
-    figure = charts.pairs([(1, 25.3, 25.5), (2, 25.1, 25.0)])
+    figure = charts.pairs([(1, 25.3, 25.5), (2, 25.1, 25.0)], as_percent=True)
     low, high = figure["layout"]["yaxis"]["range"]
     assert 24 <= low < 25.0
     assert high > 25.5
