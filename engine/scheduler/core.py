@@ -38,6 +38,7 @@ class Scheduler:
         self._tenancy = Tenancy(config, self._slots, self._phases, self._totals)
         self._settling = Settling(config, self._slots, self._phases, self._tenancy, self._totals)
         self._in_flight: Plan | None = None
+        self._planned = 0
         self._cursor: int | None = None
         self._anchor: int | None = None
 
@@ -72,7 +73,7 @@ class Scheduler:
 
     @property
     def iteration(self) -> int:
-        """Batches planned so far."""
+        """Number of the last batch that was settled or failed; one in flight has the next number."""
         return self._totals.iterations
 
     @property
@@ -89,7 +90,7 @@ class Scheduler:
         """
         if self._in_flight is not None:
             self._settling.drop(self._in_flight, NEVER_SETTLED, now)
-            self._in_flight = None
+            self._landed(self._in_flight)
         policy = self._follow_policy(now)
         self._phases.begin(now)
         draft = Draft()
@@ -102,11 +103,11 @@ class Scheduler:
             )
         purges = self._purge_for(draft.n_tokens) if self.config.kv_mode == "unified" else ()
         if draft.entries:
-            self._totals.iterations += 1
+            self._planned += 1
             self._anchor = draft.anchor
         phases = self._phases
         plan = Plan(
-            iteration=self._totals.iterations,
+            iteration=self._planned,
             starts=tuple(draft.starts),
             entries=tuple(draft.entries),
             child_starts=tuple(draft.child_starts),
@@ -125,7 +126,7 @@ class Scheduler:
         return plan
 
     def _follow_policy(self, now: float) -> Policy:
-        self._control.tick(now, self._totals.iterations + 1)
+        self._control.tick(now, self._planned + 1)
         effective = self._control.state.effective
         self._phases.follow(effective, now)
         return effective
@@ -160,7 +161,7 @@ class Scheduler:
 
     def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
         """Books what the backend did. Entries of tasks that are gone meanwhile change nothing."""
-        self._in_flight = None
+        self._landed(plan)
         return self._settling.settle(plan, outcome, now)
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
@@ -168,8 +169,12 @@ class Scheduler:
 
         Slots remember only the cells that were settled before, so a later prompt never relies on what may not have been written.
         """
-        self._in_flight = None
+        self._landed(plan)
         return self._settling.fail(plan, message, now)
+
+    def _landed(self, plan: Plan) -> None:
+        self._in_flight = None
+        self._totals.iterations = plan.iteration
 
     def record(self, plan: Plan, t: float, plan_ms: float, run_ms: float, settle_ms: float, error: str = "") -> IterationRecord:
         """What is remembered of a plan with entries, as it was when planned; `t` is its start on the caller's clock."""
@@ -216,7 +221,7 @@ class Scheduler:
         state = self._control.change(
             changes,
             expected_version=expected_version,
-            next_iteration=self._totals.iterations + 1,
+            next_iteration=self._planned + 1,
             now=now,
             ttl_s=ttl_s,
             reason=reason,
@@ -228,13 +233,13 @@ class Scheduler:
 
     def policy(self, now: float) -> PolicyState:
         """The policy in force now, gone back if its deadline has passed."""
-        self._control.tick(now, self._totals.iterations + 1)
+        self._control.tick(now, self._planned + 1)
         return self._control.state
 
     def view(self, now: float) -> dict[str, object]:
         """The GET /scheduler object without "server"; `kv.used` is the sum of what the slots' cells hold."""
         if self._in_flight is not None:
-            self._control.tick(now, self._totals.iterations + 1)
+            self._control.tick(now, self._planned + 1)
         else:
             self._follow_policy(now)
         oldest = self._tenancy.queue.oldest

@@ -105,6 +105,15 @@ def test_a_record_says_what_was_in_force_when_the_batch_was_built() -> None:
     assert (decoded.phase, decoded.generation) == ("tg", ((0, 1), (1, 1)))
 
 
+def test_a_batch_in_flight_counts_once_it_is_settled() -> None:
+    made = Bench.make()
+    made.submit(0, 8)
+    plan = made.scheduler.plan(1.0)
+    assert (plan.iteration, made.view()["iteration"]) == (1, 0)
+    made.scheduler.settle(plan, made.model.run(plan), 1.0)
+    assert made.view()["iteration"] == 1
+
+
 def test_totals_add_up() -> None:
     made = Bench.make()
     base = list(range(10))
