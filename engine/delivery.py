@@ -71,6 +71,7 @@ class Handle:
     stream: bool
     progress: bool = False
     keep_tokens: bool = False
+    max_generation_s: float = 0.0  # from the first token on, once there is a new line; 0: no limit
     sink: Sink | None = None
     slot: int = -1
     visited_at: float | None = None

@@ -234,10 +234,17 @@ class Runner:
                 self._out.append(PromptProgress(handle, step.cache, step.processed, now))
         for emission in settlement.emissions:
             handle = handles.get(emission.task_id)
-            if handle is not None and not handle.text.stopped_by and self._emit(handle, emission.token, now):
+            if handle is None or handle.text.stopped_by:
+                continue
+            if self._emit(handle, emission.token, now):
                 self._end(self._scheduler.finish(handle.task_id, FinishReason.WORD, now))
+            elif handle.max_generation_s and self._is_over_time(handle, now):
+                self._end(self._scheduler.finish(handle.task_id, FinishReason.LIMIT, now))
         for finished in settlement.finished:
             self._end(finished)
+
+    def _is_over_time(self, handle: Handle, now: float) -> bool:
+        return handle.text.has_new_line and now - (handle.first_token_at or now) > handle.max_generation_s
 
     def _emit(self, handle: Handle, token: int, now: float) -> bool:
         """Turns a token into text for its reader; True when it completed a stop string."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from engine.delivery import ReaderGone
 from engine.http.completions import CompletionRoute
@@ -30,9 +31,13 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def create_app(state: ServerState) -> ASGIApp:
-    app = Starlette(
-        routes=_routes(state), exception_handlers={ApiError: _api_error, HTTPException: _http_error, ReaderGone: _gone}
-    )
+    handlers: Mapping[Any, ExceptionHandler] = {
+        ApiError: _api_error,
+        HTTPException: _http_error,
+        ReaderGone: _gone,
+        Exception: _fault,
+    }
+    app = Starlette(routes=_routes(state), exception_handlers=handlers)
     app.router.redirect_slashes = False
     return Gate(app, state)
 
@@ -102,6 +107,11 @@ async def _http_error(request: Request, exc: Exception) -> Response:
     if exc.status_code in (404, 405):
         return ApiError(404, "File Not Found").response()
     return ApiError(exc.status_code, exc.detail).response()
+
+
+async def _fault(request: Request, exc: Exception) -> Response:
+    """The server's log has the traceback; the client learns no more than that it was not its fault."""
+    return ApiError(500, "Internal error of the server.").response()
 
 
 async def _gone(request: Request, exc: Exception) -> Response:

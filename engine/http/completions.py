@@ -164,9 +164,16 @@ def settings_json(request: CompletionRequest) -> dict[str, Any]:
 
 
 def _handle(task: Task, task_id: int, index: int, mailbox: Mailbox, request: CompletionRequest) -> Handle:
-    text = TextStream(request.stops)
     return Handle(
-        task, task_id, index, mailbox, text, request.stream, progress=request.return_progress, keep_tokens=request.return_tokens
+        task,
+        task_id,
+        index,
+        mailbox,
+        TextStream(request.stops),
+        request.stream,
+        progress=request.return_progress,
+        keep_tokens=request.return_tokens,
+        max_generation_s=request.max_generation_s,
     )
 
 

@@ -53,6 +53,7 @@ class CompletionRequest:
     include_usage: bool
     response_fields: tuple[str, ...]
     ping_s: float
+    max_generation_s: float  # 0: no limit
     client: str
 
 
@@ -84,6 +85,7 @@ def read_request(
         include_usage=stream_options.boolean("include_usage", default=False),
         response_fields=fields.strings("response_fields"),
         ping_s=float(max(0, ping)),
+        max_generation_s=max(0, fields.integer("t_max_predict_ms", default=-1, low=-1)) / 1e3,
         client=clean_label(client or fields.text("client", "user")),
     )
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -118,6 +119,25 @@ def test_a_client_that_leaves_frees_its_slot(engine: EngineProcess, stream: bool
         with pytest.raises(httpx2.TimeoutException), httpx2.Client(base_url=engine.url, timeout=0.3) as client:
             client.post("/completion", json=body)
     engine.wait_until(lambda slots: not any(slot["is_processing"] for slot in slots), timeout=5)
+
+
+def test_after_many_clients_left_at_any_moment_nothing_is_left_behind(engine: EngineProcess) -> None:
+    def leave_after(n_events: int) -> None:
+        body = {"prompt": list(range(2000, 2000 + 40 * n_events)), "ignore_eos": True, "stream": True, "n_cmpl": 1 + n_events % 2}
+        with (
+            httpx2.Client(base_url=engine.url, timeout=30) as client,
+            client.stream("POST", "/completion", json=body) as response,
+        ):
+            events = sse_data(response.iter_lines())
+            for _ in range(n_events):
+                next(events)
+
+    with ThreadPoolExecutor(24) as clients:
+        list(clients.map(leave_after, [n % 7 for n in range(48)]))
+    engine.wait_until(lambda slots: not any(slot["is_processing"] for slot in slots), timeout=10)
+    assert engine.get("/scheduler")["queue"]["depth"] == 0
+    assert engine.complete(prompt=SHORT, n_predict=2)["tokens_predicted"] == 2
+    assert "Traceback" not in engine.output()
 
 
 def test_policy_change_conflict_refusal_and_dry_run(engine: EngineProcess) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.http.app import create_app
 from tests.unit.engine.harness import Served, served
 
 
@@ -107,6 +110,35 @@ async def test_response_fields(engine: Served) -> None:
     assert (await engine.post("/completion", body)).json().keys() == {"content", "prompt_n"}
 
 
+async def test_generation_ends_at_its_time_once_there_is_a_new_line(engine: Served) -> None:
+    body = {"prompt": "a", "n_predict": 200, "ignore_eos": True, "t_max_predict_ms": 1}
+    assert (await engine.post("/completion", body)).json()["tokens_predicted"] == 200  # the cost model's words have no new line
+    engine.runner.backend.piece = lambda token: b"\n"  # type: ignore[method-assign]
+    engine.runner.clock.now = step_clock(0.0008)  # type: ignore[method-assign]
+    answer = (await engine.post("/completion", {**body, "prompt": "b"})).json()
+    assert answer["stop_type"] == "limit"
+    assert answer["tokens_predicted"] < 10
+
+
+def step_clock(step: float) -> Callable[[], float]:
+    """A clock that moves by `step` seconds at each look."""
+    times = itertools.count(1)
+    return lambda: 2e9 + next(times) * step
+
+
+async def test_a_fault_of_a_route_is_json_without_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object, tokens: object) -> str:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr("engine.backends.simulated.SimulatedBackend.detokenize", fail)
+    async with served() as engine:
+        transport = httpx2.ASGITransport(app=create_app(engine.state), raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://engine") as client:
+            response = await client.post("/detokenize", json={"tokens": [300]})
+    assert response.status_code == 500
+    assert response.json()["error"] == {"code": 500, "message": "Internal error of the server.", "type": "server_error"}
+
+
 async def test_the_client_is_named_in_its_slot(engine: Served) -> None:
     request = asyncio.create_task(
         engine.client.post(
@@ -159,6 +191,7 @@ BAD: list[tuple[str, Any]] = [
     ("lora", [5]),
     ("stream_options", []),
     ("sse_ping_interval", "often"),
+    ("t_max_predict_ms", "soon"),
     ("response_fields", 5),
     ("grammar", "root ::= x"),
     ("n_probs", 5),
