@@ -14,7 +14,7 @@ from servestatic.storage import CompressedManifestStaticFilesStorage
 PLOTLY = "vendor/plotly.min.js"
 
 
-class ModuleManifestStorage(CompressedManifestStaticFilesStorage):
+class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # servestatic has no types
     support_js_module_import_aggregation = True  # ES modules import each other by relative path: rewrite those too
     manifest_strict = True
 

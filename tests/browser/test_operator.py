@@ -61,9 +61,7 @@ def policy_of(stack: Stack) -> dict[str, object]:
 def test_a_slot_goes_busy_and_idle_again(page: Page, stack: Stack) -> None:
     open_server(page)
     expect(slot(page, 2)).to_contain_text("idle")
-    work = Background(
-        stack.engine, {"prompt": "A slot at work", "n_predict": 400, "id_slot": 2, "ignore_eos": True}, "chat-warm"
-    )
+    work = Background(stack.engine, {"prompt": "A slot at work", "n_predict": 400, "id_slot": 2, "ignore_eos": True}, "chat-warm")
     expect(slot(page, 2)).to_contain_text("generating")
     expect(slot(page, 2)).to_contain_text("chat-warm")
     expect(page.locator("[data-summary]").first).to_contain_text("1 generating")
