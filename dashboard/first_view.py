@@ -16,9 +16,9 @@ HUES = 8
 KINDS = {"engine": "engine", "llama_server": "llama-server"}
 CANNOT = "This server cannot switch policies"
 ORDER_OF_STATES = ("generating", "prompt", "held", "waiting", "queued", "idle")
-SHORT_NAMES = {"prefill_order": "prefill", "rotation_start": "rotation"}
+SHORT_NAMES = {"prefill_order": "prefill", "rotation_start": "rotation", "barrier_max_hold_ms": "longest hold, ms"}
 # Fields that matter only under a value of another field.
-DEPENDS_ON = {"rotation_start": ("prefill_order", "rotating")}
+DEPENDS_ON = {"rotation_start": ("prefill_order", "rotating"), "barrier_max_hold_ms": ("phase", "barrier")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ TITLES = {
     "prefill_order": "Prefill order",
     "rotation_start": "Rotation starts",
     "phase": "Phase",
+    "barrier_max_hold_ms": "Longest hold",
     "prefill_chunk": "Prefill chunk",
 }
 SENTENCES = {
@@ -24,6 +25,8 @@ SENTENCES = {
     "each column is one batch.",
     "rotation_start": "Where the next rotating pass begins. It counts under rotating alone.",
     "phase": "Whether prompts and generation may share a batch. Drawn: three slots over time; hatched is held.",
+    "barrier_max_hold_ms": "How long a finished prompt may be held by its cohort. Then the finished ones generate, and the "
+    "others join the next cohort with what they have.",
     "prefill_chunk": "The most prompt tokens one slot may put into a batch. Smaller chunks shorten stalls and cost throughput.",
 }
 OPTION_SENTENCES = {
@@ -72,6 +75,7 @@ class Card:
     since_at: datetime | None
     options: list[Option] = field(default_factory=list)
     number: str = ""
+    unit: str = ""
     low: int | None = None
     high: int | None = None
     drawing: Drawing | None = None
@@ -105,6 +109,7 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
         since_at=last.at if last and own else None,
         options=[_option(name, each, asked, wanted) for each in spec.get("values") or []],
         number="" if wanted is None else str(wanted),
+        unit="ms" if name.endswith("_ms") else "tokens",
         low=spec.get("minimum"),
         high=spec.get("maximum"),
         drawing=drawing(name),

@@ -4,6 +4,9 @@ import { attr, remark, set, show, slotClass } from "./dom.js";
 import { Detail } from "./detail.js";
 import { STATE_MARKS, summary } from "./words.js";
 
+const MANY = 24;
+const AHEAD = "200px"; // rows a short way out of sight are written too, so that scrolling meets no old ones
+
 class Row {
   constructor(node) {
     this.node = node;
@@ -12,10 +15,24 @@ class Row {
     this.bar = node.querySelector(".bar");
     this.button = node.querySelector(".tw");
     this.detail = null;
+    this.seen = true;
   }
 
-  draw(slot) {
+  // Kept for later while nobody can see the row: 256 rows cost more than a frame has.
+  take(slot) {
     this.slot = slot;
+    if (this.seen) this.draw();
+    else this.late = true;
+  }
+
+  see(seen) {
+    this.seen = seen;
+    if (seen && this.late) this.draw();
+  }
+
+  draw() {
+    const { slot } = this;
+    this.late = false;
     const f = this.fields;
     const busy = slot.state !== "idle";
     this.node.className = `${slot.state}${this.detail ? " open" : ""}`;
@@ -70,12 +87,13 @@ export class Slots {
     this.state = state;
     const ids = new Set(state.slots.map((slot) => slot.id));
     for (const [id, row] of this.rows) if (!ids.has(id)) { row.detail?.close(); row.node.remove(); this.rows.delete(id); }
-    for (const slot of state.slots) this.#row(slot.id).draw(slot);
+    for (const slot of state.slots) this.#row(slot.id).take(slot);
+    this.#watch(state.slots.length > MANY);
     show(this.table, state.slots.length > 0);
     show(this.section.querySelector("[data-noslots]"), state.slots.length === 0);
     show(this.section.querySelector("[data-idle]"), state.health.state === "up" && state.slots.length > 0 && state.slots.every((slot) => slot.state === "idle"));
     show(this.filter, state.slots.length > 12);
-    this.section.querySelector("[data-scroll]").classList.toggle("long", state.slots.length > 24);
+    this.section.querySelector("[data-scroll]").classList.toggle("long", state.slots.length > MANY);
     set(this.section.querySelector("[data-summary]"), state.slots.length ? summary(state.slots) : "");
     this.#hide();
     this.tick(now);
@@ -86,7 +104,18 @@ export class Slots {
     // A server that does not answer is shown as it was seen last: its times stand still.
     const { health } = this.state;
     const at = health.state === "up" ? now : Math.min(now, health.seen_at ?? now);
-    for (const row of this.rows.values()) if (!row.node.hidden) row.tick(at);
+    for (const row of this.rows.values()) if (row.seen && !row.node.hidden) row.tick(at);
+  }
+
+  #watch(many) {
+    if (many && !this.watcher) {
+      this.watcher = new IntersectionObserver((entries) => {
+        for (const { target, isIntersecting } of entries) this.rows.get(Number(target.dataset.slot))?.see(isIntersecting);
+      }, { rootMargin: AHEAD });
+    }
+    if (!this.watcher || this.watched === this.rows.size) return;
+    this.watched = this.rows.size;
+    for (const row of this.rows.values()) this.watcher.observe(row.node);
   }
 
   #row(id) {

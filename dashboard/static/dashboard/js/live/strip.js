@@ -164,7 +164,7 @@ export class Strip {
     const flags = model.flags(this.iterations, this.state.marks);
     rebuild(this.part("flags"), JSON.stringify([flags, this.width]), () => flags.map(({ at, text }) => {
       const { x } = this.columns[at];
-      const node = el("span", `flag${x > model.WIDTH * 0.6 ? " rt" : ""}`, el("span", "", mark("pol"), text));
+      const node = el("span", `flag${x > model.WIDTH * 0.6 ? " flip" : ""}`, el("span", "", mark("pol"), text));
       node.style.left = percent(x);
       return node;
     }));

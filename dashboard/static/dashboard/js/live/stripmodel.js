@@ -24,7 +24,7 @@ export const promptTokens = (it) => it.prompt.reduce((sum, [, n]) => sum + n, 0)
 // The top of the scale: n_batch when a batch comes near it or when shares of it are asked for, else a round number above the largest.
 export function scaleTop(iterations, nBatch, height) {
   const most = Math.max(0, ...iterations.map(promptTokens));
-  if (nBatch && (height === "share" || most === 0 || most > nBatch * 0.6)) return Math.max(nBatch, most);
+  if (nBatch && (height === "share" || most === 0 || most > nBatch * 0.4)) return Math.max(nBatch, most);
   if (!most) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
   return [1, 2, 4, 5, 10].map((step) => step * power).find((step) => step >= most);

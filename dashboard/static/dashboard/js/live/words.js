@@ -9,8 +9,8 @@ export const HEALTH = {
   up: ["up", "q", "Serving"],
 };
 const ORDER_OF_STATES = ["generating", "prompt", "held", "waiting", "queued", "idle"];
-const SHORT_NAMES = { prefill_order: "prefill", rotation_start: "rotation" };
-const DEPENDS_ON = { rotation_start: ["prefill_order", "rotating"] };
+const SHORT_NAMES = { prefill_order: "prefill", rotation_start: "rotation", barrier_max_hold_ms: "longest hold, ms" };
+const DEPENDS_ON = { rotation_start: ["prefill_order", "rotating"], barrier_max_hold_ms: ["phase", "barrier"] };
 
 export function fieldName(name) {
   return SHORT_NAMES[name] ?? name.replaceAll("_", " ");
