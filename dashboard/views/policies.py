@@ -96,7 +96,10 @@ def _apply(page: _Page, pending: Review) -> HttpResponse:
         if refusal.current is not None:
             page.take(refusal.current)
         pending.error = refusal.text
-        return page.render(page.pending(error=refusal.text) if not request.POST.get("act") else pending, status=refusal.status if refusal.status in (409, 422) else 502)
+        return page.render(
+            page.pending(error=refusal.text) if not request.POST.get("act") else pending,
+            status=refusal.status if refusal.status in (409, 422) else 502,
+        )
     except ServerUnreachable as failure:
         pending.error = failure.text
         return page.render(pending, status=502)
