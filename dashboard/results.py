@@ -127,6 +127,8 @@ def arm_sentence(block: Mapping[str, Any]) -> str:
 def notes(found: Mapping[str, Any]) -> list[str]:
     """Beside the verdict: how much two equal arms differ here, and what holds without the pairs that something touched."""
     noise = found["noise"]
+    if found["arms"]["A"] == found["arms"]["B"] and not noise:
+        return ["Its arms are equal, so what differs between them is the noise of this server."]
     return (
         [noise["text"]]
         if noise
@@ -148,9 +150,15 @@ def chart_roles(conditions: Mapping[str, Any], pairs: Sequence[dict[str, Any]]) 
     roles = []
     for key, name in (("short", "Short"), ("cold", "Cold")):
         rows = wall_rows(pairs, key)
-        told = "" if len(rows) > charts.LABELLED else "times sooner" if key == "short" else "the change"
+        told = "" if len(rows) > charts.LABELLED else "the change" if key == "cold" else _told(rows)
         roles.append({"key": key, "name": name, "what": _what(key, conditions), "told": told, "n": len(rows)})
     return roles
+
+
+def _told(rows: Sequence[Row]) -> str:
+    """What the labels of the short one's pairs tell: a factor, a change in per cent, or now this, now that."""
+    in_percent = {words.change(b / a).endswith("%") for _, a, b in rows if a and b}
+    return "times sooner or the change" if len(in_percent) == 2 else "the change" if in_percent == {True} else "times sooner"
 
 
 def _what(role: str, conditions: Mapping[str, Any]) -> str:

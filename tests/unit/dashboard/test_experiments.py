@@ -301,6 +301,12 @@ def test_one_pair_is_too_few_and_says_so(operator_client: Client, server: Server
     assert text.count('data-l="i">none yet') == 6
 
 
+def test_without_a_run_of_equal_arms_the_noise_is_said_to_be_unknown(operator_client: Client, server: Server) -> None:
+    assert "Nothing is known of the noise on this server" in page(
+        operator_client, "run", sample_rows.make_run(server, pairs=1).pk
+    )
+
+
 def test_another_pair_can_be_chosen(operator_client: Client, server: Server) -> None:
     run = sample_rows.make_run(server, pairs=8)
     text = page(operator_client, "run", run.pk, pair="5")
@@ -311,7 +317,8 @@ def test_another_pair_can_be_chosen(operator_client: Client, server: Server) -> 
 
 def test_two_equal_arms_are_the_noise_floor_of_the_next_run(operator_client: Client, server: Server) -> None:
     first = page(operator_client, "run", sample_rows.make_run(server, pairs=6, policy_b=sample_rows.PHYSICAL).pk)
-    assert "Nothing is known of the noise on this server" in first
+    assert "Its arms are equal, so what differs between them is the noise of this server." in first
+    assert "beside it the change" in first
     second = page(operator_client, "run", sample_rows.make_run(server, pairs=6, seed=5).pk)
     assert "Two equal arms differed by at most" in second
     assert 'class="floor"' in second
