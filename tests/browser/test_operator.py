@@ -71,10 +71,10 @@ def test_a_slot_goes_busy_and_idle_again(page: Page, stack: Stack) -> None:
 
 def test_who_blocks_whom_is_said_on_the_row(page: Page, stack: Stack) -> None:
     open_server(page)
-    cold = Background(stack.engine, {"prompt": tokens(24000), "n_predict": 1, "id_slot": 0})
+    cold = Background(stack.engine, {"prompt": tokens(12000), "n_predict": 1, "id_slot": 0})
     expect(slot(page, 0)).to_contain_text("prompt")
     short = Background(stack.engine, {"prompt": "A short one behind it", "n_predict": 1, "id_slot": 1})
-    expect(slot(page, 1)).to_contain_text("batch full, slot 0 took 2048 of 2048")
+    expect(slot(page, 1)).to_contain_text("batch full, slot 0 took 512 of 512")
     cold.answer()
     short.answer()
 
@@ -99,7 +99,7 @@ def test_a_barrier_shows_its_cohort(page: Page, stack: Stack) -> None:
         Background(
             stack.engine, {"prompt": [1000 + i % 9000 for i in range(n)], "n_predict": 60, "id_slot": s, "ignore_eos": True}
         )
-        for s, n in ((0, 16000), (1, 400))
+        for s, n in ((0, 8000), (1, 400))
     ]
     expect(page.locator("main")).to_contain_text(re.compile(r"cohort \d+"))
     for request in work:
@@ -115,9 +115,9 @@ def test_an_experiment_runs_to_its_ratio_and_gives_the_policy_back(page: Page, s
     measures = page.locator("table").filter(has_text="Short request, E2E").first
     expect(measures).to_be_visible(timeout=15_000)
     text = measures.get_by_role("row").filter(has_text="Short request, E2E").inner_text()
-    found = re.search(r"([\d.]+) times (sooner|later)", text)
+    found = re.search(r"([\d.]+) times sooner", text)
     assert found, text
-    assert float(found.group(1)) > 0
+    assert float(found.group(1)) > 1
     assert policy_of(stack) == before
     with page.expect_download() as download:
         page.get_by_role("link", name="Samples as CSV").first.click()
