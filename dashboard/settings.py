@@ -112,6 +112,7 @@ LOGOUT_REDIRECT_URL = "login"
 AXES_FAILURE_LIMIT = 8
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_LOCKOUT_TEMPLATE = "locked.html"
 AXES_VERBOSE = False
 
 SECURE_HTTPS = env.flag("SLOTBOARD_HTTPS", False)

@@ -108,7 +108,7 @@ def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: i
     switching = (server_state or {}).get("switching") or {}
     problems = [context_problem(info.get("n_ctx_slot"), info.get("n_slots"), scenario, sizes)]
     if switching and not switching.get("can"):
-        problems.append(f"This server cannot switch policies: {switching.get('why_not') or 'it does not offer it'}")
+        problems.append(switching.get("why_not") or "This server does not offer to switch policies.")
     warnings = [kv_warning(info.get("kv_mode")), batch_warning(info.get("n_batch"), sizes)]
     share = scenario.share if share is None else share
     return {

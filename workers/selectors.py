@@ -14,6 +14,7 @@ from workers.models import ACTIVE, Block, Run, RunState, Sample
 
 type Json = dict[str, Any]
 
+ROLES = ("short", "cold")
 SAMPLE_COLUMNS = (
     *("run", "block", "pair", "arm", "role", "slot", "ok", "sent_at", "first_token_at", "done_at", "offset_s"),
     *("wall_s", "wait_s", "prompt_s", "hold_s", "generation_s", "ttft_s", "n_prompt", "n_cached", "policy_version", "error"),
@@ -100,8 +101,9 @@ def complete_pairs(run: Run) -> list[summary.Pair]:
 
 
 def _arm_times(block: Block | None) -> summary.ArmTimes | None:
-    samples = {sample.role: sample for sample in block.samples.all() if sample.ok} if block else {}
-    short, cold = (_times(samples.get(role)) for role in ("short", "cold"))
+    # A block may also hold a re-warming request, which is no part of what is compared.
+    samples = {sample.role: sample for sample in block.samples.all() if sample.ok and sample.role in ROLES} if block else {}
+    short, cold = (_times(samples.get(role)) for role in ROLES)
     if short is None or cold is None:
         return None
     ends = [sample.done_at for sample in samples.values() if sample.done_at is not None]
@@ -122,7 +124,7 @@ def _pair(pair: summary.Pair) -> Json:
 def _arm(times: summary.ArmTimes) -> Json:
     roles = {
         role: {"wall_s": each.wall, "wait_s": each.wait, "prompt_s": each.prompt}
-        for role, each in (("short", times.short), ("cold", times.cold))
+        for role, each in zip(ROLES, (times.short, times.cold), strict=True)
     }
     return {**roles, "makespan_s": times.makespan}
 

@@ -60,6 +60,14 @@ def test_results_of_six_pairs(server: Server) -> None:
     assert (found["noise"], found["warnings"]) == (None, [])
 
 
+def test_warming_a_slot_again_does_not_count_into_the_time_until_both_are_done(server: Server) -> None:
+    run = make_run(server, [(3.0, 1.0)])
+    block = Block.objects.get(run=run, arm="A")
+    times = {"wall_s": 9.0, "wait_s": 0.0, "prompt_s": 9.0, "done_at": START - 1.0}
+    Sample.objects.create(run=run, block=block, pair=1, arm="A", role="warm", slot=1, sent_at=START - 10.0, **times)
+    assert selectors.results(run)["pairs"][0]["A"]["makespan_s"] == pytest.approx(5.0)
+
+
 def test_a_chosen_pairs_timelines_are_shown_and_an_unknown_one_is_ignored(server: Server) -> None:
     run = make_run(server, [(3.0, 1.0), (3.0, 1.1), (3.0, 1.2)])
     assert selectors.results(run, 3)["timelines"]["B"]["pair"] == 3

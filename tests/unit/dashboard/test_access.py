@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.urls import reverse, set_script_prefix
 
@@ -146,3 +147,10 @@ def test_what_is_not_there_says_so(viewer_client: Client, path: str, status: int
     response = viewer_client.get(path)
     assert response.status_code == status
     assert words in response.text
+
+
+def test_too_many_wrong_passwords_lock_the_door_with_a_page_of_ours(client: Client, db: None) -> None:
+    for _ in range(settings.AXES_FAILURE_LIMIT):
+        answer = client.post(reverse("login"), {"username": "mira", "password": "wrong"})
+    assert answer.status_code == 429
+    assert "Wait 15 minutes" in answer.content.decode()
