@@ -224,5 +224,11 @@ def request_text(changes: Json, version: int, ttl_s: int | None, reason: str) ->
 
 
 def change_words(change: Any) -> list[str]:
-    """An audit row's fields: "phase: continuous to barrier"."""
-    return [f"{words(name)}: {words(change.old.get(name))} to {words(value)}" for name, value in change.changes.items()]
+    """An audit row's fields: "phase: continuous to barrier", or "phase: barrier again" where the value was in force already."""
+    said = []
+    for name, value in change.changes.items():
+        before = change.old.get(name)
+        said.append(
+            f"{words(name)}: {words(value)} again" if before == value else f"{words(name)}: {words(before)} to {words(value)}"
+        )
+    return said

@@ -33,7 +33,7 @@ def _changes(old: Json, new: Json) -> str:
     """ "prefill order: physical to rotating", for each field that differs."""
     changed = [name for name in new if old.get(name) != new[name]]
     if not changed:
-        return "policy set again"
+        return "same policy set again"
     return ", ".join(f"{name.replace('_', ' ')}: {_word(old.get(name))} to {_word(new[name])}" for name in changed)
 
 

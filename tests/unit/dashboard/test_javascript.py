@@ -141,3 +141,10 @@ def test_an_open_row_tells_prompt_wait_and_queue_apart() -> None:
     ]
     kinds = evaluate("live/detail.js", "module.timeline(value[0], value[1]).map((p) => [p.i, p.kind, p.tokens])", [slot, rows])
     assert kinds == [[2, "queue", 0], [3, "queue", 0], [4, "prompt", 8], [5, "wait", 0]]
+
+
+def test_flags_that_would_meet_keep_their_mark_and_lose_their_words_the_newest_last() -> None:
+    flags = [{"at": n, "text": "x" * 10} for n in range(4)]
+    places = [{"x": 0, "flip": False}, {"x": 50, "flip": False}, {"x": 200, "flip": False}, {"x": 290, "flip": True}]
+    told = evaluate("live/stripmodel.js", "module.worded(...value)", [flags, places, 300, 5])
+    assert told == [False, True, False, True]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from dashboard.policy_page import change_words
 from scheduler_api import policies
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
 from scheduler_api.models import PolicyChange, PolicyOutcome, Server
@@ -253,3 +255,10 @@ def test_the_audit_filters_by_server_outcome_and_words(viewer_client: Client, se
     assert reasons(outcome="applied") == ["streams stutter"]
     assert reasons(q="RUN 12") == ["block 2"]
     assert reasons(q="nobody") == []
+
+
+def test_a_value_set_again_is_not_shown_as_a_change() -> None:
+    change = SimpleNamespace(
+        old={"phase": "barrier", "prefill_order": "fair"}, changes={"phase": "barrier", "prefill_order": "rotating"}
+    )
+    assert change_words(change) == ["phase: barrier again", "prefill order: fair to rotating"]

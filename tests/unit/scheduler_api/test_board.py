@@ -120,7 +120,7 @@ def test_states_and_frames_follow_each_other_through_a_busy_life() -> None:
     [
         ({"phase": "continuous"}, {"phase": "barrier"}, "phase: continuous to barrier"),
         ({"a": None, "b": True}, {"a": 4, "b": False}, "a: none to 4, b: on to off"),
-        ({"a": 1}, {"a": 1}, "policy set again"),
+        ({"a": 1}, {"a": 1}, "same policy set again"),
     ],
 )
 def test_marks_tell_changes_in_words(before: Any, after: Any, text: str) -> None:

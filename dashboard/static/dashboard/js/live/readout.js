@@ -1,7 +1,7 @@
 // The line under the strip: one iteration in words, chosen by pointer, touch or keys; without a choice the newest.
 import { grouped } from "../frame/format.js";
 import { el, rebuild, show, slotName } from "./dom.js";
-import { promptTokens, WIDTH } from "./stripmodel.js";
+import { flags, promptTokens, WIDTH } from "./stripmodel.js";
 
 const SLOTS_NAMED = 8;
 
@@ -52,10 +52,11 @@ export class Readout {
       cursor.style.width = `calc(${(columns[at].w / WIDTH) * 100}% + 2px)`;
     } else at = iterations.length - 1;
     const it = iterations[at];
-    rebuild(this.strip.part("readout"), String(it.i), () => this.#words(it));
+    const changed = flags(iterations, this.strip.state.marks).find((flag) => flag.at === at)?.text ?? "";
+    rebuild(this.strip.part("readout"), `${it.i} ${changed}`, () => this.#words(it, changed));
   }
 
-  #words(it) {
+  #words(it, changed) {
     const nBatch = this.strip.state.info.n_batch;
     const tokens = promptTokens(it) + it.gen.reduce((sum, [, n]) => sum + n, 0);
     const took = it.plan_ms + it.run_ms + it.settle_ms;
@@ -69,6 +70,7 @@ export class Readout {
     if (it.gen.length) parts.push(...this.#generation(it));
     if (it.held.length) parts.push(said("held", `${it.held.length === 1 ? "slot" : "slots"} ${named(it.held)}`));
     for (const [why, slots] of causes(it.skipped)) parts.push(said("skipped", `${slots.length === 1 ? "slot" : "slots"} ${named(slots)}: ${why}`));
+    if (changed) parts.push(said("from here on", changed));
     if (it.error) parts.push(el("span", "is-bad", it.error));
     return parts;
   }

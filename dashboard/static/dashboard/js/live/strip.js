@@ -162,12 +162,17 @@ export class Strip {
 
   #flags() {
     const flags = model.flags(this.iterations, this.state.marks);
-    rebuild(this.part("flags"), JSON.stringify([flags, this.width]), () => flags.map(({ at, text }) => {
-      const { x } = this.columns[at];
-      const node = el("span", `flag${x > model.WIDTH * 0.6 ? " flip" : ""}`, el("span", "", mark("pol"), text));
-      node.style.left = percent(x);
-      return node;
-    }));
+    const room = this.part("flags").clientWidth;
+    rebuild(this.part("flags"), JSON.stringify([flags, this.width, room]), () => {
+      const places = flags.map(({ at }) => ({ x: (this.columns[at].x / model.WIDTH) * room, flip: this.columns[at].x > model.WIDTH * 0.6 }));
+      const worded = model.worded(flags, places, room, LETTER);
+      return flags.map(({ at, text }, n) => {
+        const node = el("span", `flag${places[n].flip ? " flip" : ""}`, el("span", "", mark("pol"), worded[n] ? text : ""));
+        node.title = text;
+        node.style.left = percent(this.columns[at].x);
+        return node;
+      });
+    });
   }
 
   #choose(seg, button) {

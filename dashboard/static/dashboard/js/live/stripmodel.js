@@ -95,6 +95,21 @@ export function flags(iterations, marks) {
   return [...byColumn].map(([at, text]) => ({ at, text }));
 }
 
+// Which flags keep their words: newest first, each only where it meets no other. `places` are {x, flip} in px, `width` the room.
+export function worded(flags, places, width, letter) {
+  const taken = [];
+  const kept = new Set();
+  for (let n = flags.length - 1; n >= 0; n--) {
+    const { x, flip } = places[n];
+    const long = flags[n].text.length * letter + 18;
+    const [from, to] = flip ? [x - long, x] : [x, x + long];
+    if (from < 0 || to > width || taken.some(([a, b]) => from < b && a < to)) continue;
+    taken.push([from, to]);
+    kept.add(n);
+  }
+  return flags.map((_, n) => kept.has(n));
+}
+
 // Which iteration numbers to name below: round ones, and the last.
 export function ticks(iterations, every = 20) {
   if (!iterations.length) return [];
