@@ -227,8 +227,6 @@ def change_words(change: Any) -> list[str]:
     """An audit row's fields: "phase: continuous to barrier", or "phase: barrier again" where the value was in force already."""
     said = []
     for name, value in change.changes.items():
-        before = change.old.get(name)
-        said.append(
-            f"{words(name)}: {words(value)} again" if before == value else f"{words(name)}: {words(before)} to {words(value)}"
-        )
+        before, now = change.old.get(name), words(value)
+        said.append(f"{words(name)}: {now} again" if before == value else f"{words(name)}: {words(before)} to {now}")
     return said
