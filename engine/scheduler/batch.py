@@ -25,8 +25,13 @@ class Draft:
     group: Group | None = None
     anchor: int | None = None
     n_tokens: int = 0
+    longest: int = 0  # most batches in a row that passed a slot over, this one included
 
-    def skip(self, slot: Slot, reason: str, now: float) -> None:
+    def skip(self, slot: Slot, reason: str, now: float, *, passed_over: bool = True) -> None:
+        """`passed_over`: others were preferred; not so where a policy keeps the slot out of this batch."""
+        if passed_over:
+            slot.passed += 1
+            self.longest = max(self.longest, slot.passed)
         if slot.state is SlotState.PROMPT:
             slot.enter(SlotState.WAITING, now)
         slot.why = reason
@@ -34,14 +39,16 @@ class Draft:
 
 
 def add_generation(draft: Draft, generating: Sequence[Slot], now: float) -> None:
-    """One token for each generating slot of the first one's group. They may exceed n_batch, as in llama-server."""
+    """One token for each generating slot of one group: the draft's, else the first slot's. They may exceed n_batch."""
     if not generating:
         return
-    group, entries, kind = generating[0].group, draft.entries, EntryKind.GENERATION
-    draft.group, draft.anchor = group, generating[0].id
+    if draft.anchor is None:
+        draft.group, draft.anchor = generating[0].group, generating[0].id
+    group, entries, kind = draft.group, draft.entries, EntryKind.GENERATION
     for slot in generating:
         if slot.group is group:
             slot.why = ""
+            slot.passed = 0
             entries.append(make(Entry, (slot.id, slot.task_id, kind, (slot.last_token,), len(slot.cells), True, ())))
         else:
             draft.skip(slot, waits.mismatch(draft.anchor), now)
@@ -57,14 +64,13 @@ def add_prompts(
     policy: Policy,
     cursor: int | None,
     equal: bool,
+    leader: Slot | None,
     now: float,
 ) -> int | None:
-    """Fills the rest of the batch; answers with the cursor after the pass."""
-    if draft.entries and not config.cont_batching:
-        for slot in pending:
-            draft.skip(slot, waits.not_continuous(draft.anchor), now)
-        return cursor
+    """Fills the rest of the batch; answers with the cursor after the pass. A leader comes first, in any order."""
     order = visit_order(pending, policy, cursor, len(slots))
+    if leader is not None:
+        order = sorted(order, key=lambda slot: slot is not leader)
     equal = equal or policy.prefill_order is PrefillOrder.FAIR
     division = divide(order, config.n_batch - draft.n_tokens, draft.group, chunk=policy.prefill_chunk, equal=equal)
     if division.takes and draft.anchor is None:
@@ -83,6 +89,7 @@ def _add_prompt(draft: Draft, take: Take, slots: Sequence[Slot], now: float) -> 
     if slot.state is not SlotState.PROMPT:
         slot.enter(SlotState.PROMPT, now)
     slot.why = ""
+    slot.passed = 0
     begin = len(slot.cells)
     end = begin + n
     last = end == len(slot.prompt)
@@ -111,7 +118,7 @@ def _explain(draft: Draft, division: Division, n_batch: int, now: float) -> None
     if division.full:
         reason = waits.batch_full(draft.entries, n_batch)
         for slot in division.full:
-            draft.skip(slot, reason, now)
+            draft.skip(slot, reason, now, passed_over=bool(division.takes))
     for slot, room in division.too_big:
         draft.skip(slot, waits.too_big(slot.left, room, n_batch), now)
     for slot in division.mismatched:

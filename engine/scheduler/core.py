@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.scheduler import waits
+from engine.scheduler import turns, waits
 from engine.scheduler.batch import Draft, add_generation, add_prompts
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.control import PolicyControl, PolicyState
 from engine.scheduler.phases import Phases
 from engine.scheduler.plan import EntryKind, Finished, FinishReason, Outcome, Plan, Settlement, Skip
 from engine.scheduler.policy import Policy, capabilities
-from engine.scheduler.records import IterationRecord
+from engine.scheduler.records import IterationRecord, record_of
 from engine.scheduler.settling import Settling
+from engine.scheduler.share import ShareAccount
 from engine.scheduler.slots import PENDING, Slot, SlotState
 from engine.scheduler.task import Task
 from engine.scheduler.tenancy import Tenancy
@@ -37,6 +38,9 @@ class Scheduler:
         self._totals = Totals()
         self._tenancy = Tenancy(config, self._slots, self._phases, self._totals)
         self._settling = Settling(config, self._slots, self._phases, self._tenancy, self._totals)
+        self._share = ShareAccount()
+        self._longest = 0
+        self._patience = turns.patience(config.n_slots)
         self._in_flight: Plan | None = None
         self._planned = 0
         self._cursor: int | None = None
@@ -90,17 +94,12 @@ class Scheduler:
         """
         if self._in_flight is not None:
             self._settling.drop(self._in_flight, NEVER_SETTLED, now)
-            self._landed(self._in_flight)
+            self._landed(self._in_flight, now)
         policy = self._follow_policy(now)
         self._phases.begin(now)
         draft = Draft()
         generating, pending, held = self._sort_slots(draft)
-        add_generation(draft, generating, now)
-        if pending:
-            equal = self._phases.is_barrier
-            self._cursor = add_prompts(
-                draft, pending, self._slots, config=self.config, policy=policy, cursor=self._cursor, equal=equal, now=now
-            )
+        self._fill(draft, generating, pending, policy, now)
         purges = self._purge_for(draft.n_tokens) if self.config.kv_mode == "unified" else ()
         if draft.entries:
             self._planned += 1
@@ -125,6 +124,43 @@ class Scheduler:
         self._in_flight = plan if draft.entries else None
         return plan
 
+    def _fill(self, draft: Draft, generating: list[Slot], pending: list[Slot], policy: Policy, now: float) -> None:
+        """Decode tokens, then prompt tokens unless something keeps the prompts out of this batch as a whole."""
+        kept_out = ""
+        if self._share.prompts_wait(policy.decode_share, contended=bool(generating and pending), now=now):
+            kept_out = waits.owed(self._share.debt)
+        elif generating and not self.config.cont_batching:
+            kept_out = waits.not_continuous(generating[0].id)
+        leader = None
+        if self._longest >= self._patience:
+            leader = self._leader(generating, [] if kept_out else pending, policy)
+        if leader is not None:
+            draft.group, draft.anchor = leader.group, leader.id
+        add_generation(draft, generating, now)
+        if kept_out:
+            for slot in pending:
+                draft.skip(slot, kept_out, now, passed_over=False)
+        elif pending:
+            self._cursor = add_prompts(
+                draft,
+                pending,
+                self._slots,
+                config=self.config,
+                policy=policy,
+                cursor=self._cursor,
+                equal=self._phases.is_barrier,
+                leader=leader,
+                now=now,
+            )
+        self._longest = max(draft.longest, self._longest if kept_out else 0)
+
+    def _leader(self, generating: list[Slot], pending: list[Slot], policy: Policy) -> Slot | None:
+        """Who leads when the order takes turns; in any order a prompt that is served beside a cohort can lead."""
+        if not policy.takes_turns:
+            generating = []
+            pending = [slot for slot in pending if not slot.member] if self._phases.is_barrier else []
+        return turns.leader(generating, pending, self._patience, self.config.n_batch)
+
     def _follow_policy(self, now: float) -> Policy:
         self._control.tick(now, self._planned + 1)
         effective = self._control.state.effective
@@ -137,7 +173,10 @@ class Scheduler:
         for slot in self._slots:
             state = slot.state
             if state is SlotState.GENERATING:
-                generating.append(slot)
+                if slot.paused_at is None:
+                    generating.append(slot)
+                else:
+                    draft.skip(slot, waits.paused(self._phases), 0.0, passed_over=False)
             elif state is SlotState.HELD:
                 held.append(slot.id)
             elif state in PENDING and slot.parent is None:
@@ -161,7 +200,7 @@ class Scheduler:
 
     def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
         """Books what the backend did. Entries of tasks that are gone meanwhile change nothing."""
-        self._landed(plan)
+        self._landed(plan, now)
         return self._settling.settle(plan, outcome, now)
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
@@ -169,37 +208,19 @@ class Scheduler:
 
         Slots remember only the cells that were settled before, so a later prompt never relies on what may not have been written.
         """
-        self._landed(plan)
+        self._landed(plan, now)
         return self._settling.fail(plan, message, now)
 
-    def _landed(self, plan: Plan) -> None:
+    def _landed(self, plan: Plan, now: float) -> None:
+        if self._in_flight is not None:
+            prompts = any(entry.kind is EntryKind.PROMPT for entry in plan.entries)
+            self._share.book(now, with_prompts=prompts)
         self._in_flight = None
         self._totals.iterations = plan.iteration
 
     def record(self, plan: Plan, t: float, plan_ms: float, run_ms: float, settle_ms: float, error: str = "") -> IterationRecord:
         """What is remembered of a plan with entries, as it was when planned; `t` is its start on the caller's clock."""
-        by_kind: dict[EntryKind, list[tuple[int, int]]] = {EntryKind.PROMPT: [], EntryKind.GENERATION: []}
-        for entry in plan.entries:
-            by_kind[entry.kind].append((entry.slot, len(entry.tokens)))
-        return IterationRecord(
-            iteration=plan.iteration,
-            t=t,
-            plan_ms=plan_ms,
-            run_ms=run_ms,
-            settle_ms=settle_ms,
-            prompt=tuple(by_kind[EntryKind.PROMPT]),
-            generation=tuple(by_kind[EntryKind.GENERATION]),
-            skipped=plan.skipped,
-            held=plan.held,
-            phase=plan.phase,
-            cohort=plan.cohort,
-            sealed=plan.sealed,
-            anchor=plan.anchor,
-            cursor=plan.cursor,
-            policy_version=plan.policy_version,
-            queue_depth=self.queue_depth,
-            error=error,
-        )
+        return record_of(plan, t, (plan_ms, run_ms, settle_ms), self.queue_depth, error)
 
     # Control: at any moment
 

@@ -104,12 +104,24 @@ class Plan:
         return sum(len(entry.tokens) for entry in self.entries)
 
 
+class TokenProbs(NamedTuple):
+    """A drawn token and the most probable ones at its place, as (token, natural logarithm of its probability)."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the backend did: a sampled token for each slot whose output was wanted, or an error for the slot alone."""
+    """What the backend did: a sampled token for each slot whose output was wanted, or an error for the slot alone.
+
+    `probs` has an entry for each token whose task asked for probabilities; None when no task did.
+    """
 
     tokens: dict[int, int] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
+    probs: dict[int, TokenProbs] | None = None
 
 
 class Emission(NamedTuple):
@@ -138,7 +150,8 @@ class Finished:
     Times are seconds on the caller's clock, None where the stage was not reached.
 
     `prompt_s` runs from the first visit to the end of the prompt's last batch, `hold_s` from there to the first token,
-    `generation_s` from the first token to the end: a barrier's hold is booked under its own name.
+    `generation_s` from the first token to the end: a barrier's hold is booked under its own name. `paused_s` of the time from the
+    first token to the end the task paused for prompts, under a barrier with a limit of generated tokens.
     """
 
     slot: int
@@ -155,6 +168,7 @@ class Finished:
     prompt_done_at: float | None = None
     first_token_at: float | None = None
     finished_at: float = 0.0
+    paused_s: float = 0.0
     truncated: bool = False  # the slot's context was full
     error_type: ErrorType | None = None
 

@@ -24,6 +24,11 @@ class PhaseMode(StrEnum):
     BARRIER = "barrier"
 
 
+class BarrierJoin(StrEnum):
+    FIRST_COMPLETION = "first_completion"
+    WINDOW = "window"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A complete set of scheduling policies. The defaults schedule as llama-server does."""
@@ -32,7 +37,18 @@ class Policy:
     rotation_start: RotationStart = RotationStart.AFTER_FIRST
     phase: PhaseMode = PhaseMode.CONTINUOUS
     prefill_chunk: int | None = None
+    decode_share: float | None = None
+    barrier_join: BarrierJoin = BarrierJoin.FIRST_COMPLETION
+    barrier_join_window_ms: int = 1000
     barrier_max_hold_ms: int | None = None
+    barrier_max_generation_tokens: int | None = None
+
+    @property
+    def takes_turns(self) -> bool:
+        """Nobody is passed over without a bound; physical order and after_last schedule as their originals do."""
+        return self.prefill_order in (PrefillOrder.FAIR, PrefillOrder.SHORTEST_FIRST) or (
+            self.prefill_order is PrefillOrder.ROTATING and self.rotation_start is RotationStart.AFTER_FIRST
+        )
 
     def as_dict(self) -> dict[str, object]:
         return {name: _plain(getattr(self, name)) for name in FIELDS}
@@ -40,20 +56,22 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One policy field: either an enum (`values`) or a whole number in `minimum`..`maximum`, where null means no limit."""
+    """One policy field: an enum (`values`), or a number in `minimum`..`maximum`, whole unless `fraction`; null is no limit."""
 
     default: object
     meaning: str
     takes_effect: str
     values: type[StrEnum] | None = None
-    minimum: int = 1
-    maximum: int = 1 << 31
+    minimum: float = 1
+    maximum: float = 1 << 31
+    fraction: bool = False
+    nullable: bool = True
 
     @property
     def allowed(self) -> tuple[object, ...]:
         if self.values is not None:
             return tuple(member.value for member in self.values)
-        return (f"{self.minimum} to {self.maximum}", None)
+        return (f"{self.minimum} to {self.maximum}", *((None,) if self.nullable else ()))
 
     def parse(self, name: str, value: object) -> object:
         """The value as the policy holds it; raises PolicyInvalid."""
@@ -61,17 +79,20 @@ class FieldSpec:
             if isinstance(value, str) and value in self.allowed:
                 return self.values(value)
             raise PolicyInvalid(name, f"{name} must be one of {', '.join(map(str, self.allowed))}", self.allowed)
-        if value is None:
+        if value is None and self.nullable:
             return None
-        if isinstance(value, int) and not isinstance(value, bool) and self.minimum <= value <= self.maximum:
+        kinds = (int, float) if self.fraction else (int,)
+        if isinstance(value, kinds) and not isinstance(value, bool) and self.minimum <= value <= self.maximum:
             return value
-        raise PolicyInvalid(name, f"{name} must be a whole number from {self.minimum} to {self.maximum}, or null", self.allowed)
+        kind, null = "number" if self.fraction else "whole number", ", or null" if self.nullable else ""
+        raise PolicyInvalid(name, f"{name} must be a {kind} from {self.minimum} to {self.maximum}{null}", self.allowed)
 
     def as_dict(self) -> dict[str, object]:
         common: dict[str, object] = {"default": _plain(self.default), "meaning": self.meaning, "takes_effect": self.takes_effect}
         if self.values is not None:
             return {"values": list(self.allowed), **common}
-        return {"type": "integer", "minimum": self.minimum, "maximum": self.maximum, "nullable": True, **common}
+        kind = "number" if self.fraction else "integer"
+        return {"type": kind, "minimum": self.minimum, "maximum": self.maximum, "nullable": self.nullable, **common}
 
 
 class PolicyInvalid(ValueError):
@@ -115,12 +136,41 @@ FIELDS: dict[str, FieldSpec] = {
         "throughput.",
         NEXT_ITERATION,
     ),
+    "decode_share": FieldSpec(
+        None,
+        "The share of the time that generating slots keep while prompts come in, 0.5 for half of it; null for none. Prompts wait "
+        "until generation has had its share.",
+        "next iteration; counts while prompts and generation contend",
+        minimum=0.01,
+        maximum=0.99,
+        fraction=True,
+    ),
+    "barrier_join": FieldSpec(
+        BarrierJoin.FIRST_COMPLETION,
+        "Under a barrier, how long a cohort takes arrivals in. first_completion: until its first prompt is done. window: for a "
+        "time after it began.",
+        "next iteration; a cohort that is sealed stays so",
+        values=BarrierJoin,
+    ),
+    "barrier_join_window_ms": FieldSpec(
+        1000,
+        "How long a cohort takes arrivals in, in milliseconds after it began. It closes earlier when all its prompts are done.",
+        NEXT_ITERATION,
+        maximum=3_600_000,
+        nullable=False,
+    ),
     "barrier_max_hold_ms": FieldSpec(
         None,
         "Under a barrier, how long a finished prompt may be held, in milliseconds; null for no limit. Then the finished ones "
         "generate, and unfinished prompts keep what they have and join the next cohort.",
         "next iteration; checked after each batch",
         maximum=3_600_000,
+    ),
+    "barrier_max_generation_tokens": FieldSpec(
+        None,
+        "Under a barrier, how many tokens each member generates before waiting prompts get the next phase; null for no limit. "
+        "Members that are not done go on after those prompts.",
+        NEXT_ITERATION,
     ),
 }
 
@@ -143,13 +193,20 @@ def changed(policy: Policy, changes: Mapping[str, object], specs: Mapping[str, F
 
 def resolve(requested: Policy, kv_mode: str) -> tuple[Policy, dict[str, str]]:
     """What is in force for a request, and for each field that differs the sentence that says why."""
+    effective, reasons = requested, {}
     if kv_mode == "unified" and requested.prefill_order is not PrefillOrder.PHYSICAL:
-        reason = (
+        effective = replace(effective, prefill_order=PrefillOrder.PHYSICAL)
+        reasons["prefill_order"] = (
             "The KV cache is unified: slots share one pool without a reservation, so interleaved prompts could fill it "
             "with none of them done. Prompts keep physical order."
         )
-        return replace(requested, prefill_order=PrefillOrder.PHYSICAL), {"prefill_order": reason}
-    return requested, {}
+    if requested.phase is PhaseMode.BARRIER and requested.decode_share is not None:
+        effective = replace(effective, decode_share=None)
+        reasons["decode_share"] = (
+            "The phase is barrier: prompts and generation never contend for a batch, so there is nothing to share. "
+            "It counts again under continuous."
+        )
+    return effective, reasons
 
 
 def capabilities(specs: Mapping[str, FieldSpec]) -> dict[str, object]:

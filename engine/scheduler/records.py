@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.scheduler.plan import Skip
+from engine.scheduler.plan import EntryKind, Plan, Skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +32,31 @@ class IterationRecord:
     policy_version: int
     queue_depth: int
     error: str = ""
+
+
+def record_of(plan: Plan, t: float, took_ms: tuple[float, float, float], queue_depth: int, error: str) -> IterationRecord:
+    """`took_ms` of plan, run and settle."""
+    prompt: list[tuple[int, int]] = []
+    generation: list[tuple[int, int]] = []
+    for entry in plan.entries:
+        (prompt if entry.kind is EntryKind.PROMPT else generation).append((entry.slot, len(entry.tokens)))
+    plan_ms, run_ms, settle_ms = took_ms
+    return IterationRecord(
+        iteration=plan.iteration,
+        t=t,
+        plan_ms=plan_ms,
+        run_ms=run_ms,
+        settle_ms=settle_ms,
+        prompt=tuple(prompt),
+        generation=tuple(generation),
+        skipped=plan.skipped,
+        held=plan.held,
+        phase=plan.phase,
+        cohort=plan.cohort,
+        sealed=plan.sealed,
+        anchor=plan.anchor,
+        cursor=plan.cursor,
+        policy_version=plan.policy_version,
+        queue_depth=queue_depth,
+        error=error,
+    )

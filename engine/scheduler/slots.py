@@ -37,7 +37,8 @@ class Slot:
     """Mutable, owned by the scheduler alone. `cells` are the tokens that are surely in the KV cache of this slot.
 
     `n_cached`: cells kept for the task, known from the moment it takes the slot. `parent`: id of the task whose prompt this child
-    waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell.
+    waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell. `passed`: batches in a row that
+    passed it over. `turn_from`: `n_generated` when its cohort's generation began. `paused_at`: generates, and pauses for prompts.
     """
 
     id: int
@@ -61,6 +62,10 @@ class Slot:
     first_token: int | None = None
     last_token: int = -1
     why: str = ""
+    passed: int = 0
+    turn_from: int = 0
+    paused_at: float | None = None
+    paused_s: float = 0.0
     submitted_at: float = 0.0
     assigned_at: float | None = None
     first_visit_at: float | None = None
@@ -107,6 +112,15 @@ class Slot:
         self.first_visit_at = now
         del self.cells[self.n_cached :]
 
+    def pause(self, now: float) -> None:
+        if self.paused_at is None:
+            self.paused_at = now
+
+    def resume(self, now: float) -> None:
+        if self.paused_at is not None:
+            self.paused_s += now - self.paused_at
+            self.paused_at = None
+
     def release(self, stamp: int, now: float) -> None:
         """Back to idle; the cells stay for the next prompt that shares their beginning."""
         self.enter(SlotState.IDLE, now)
@@ -120,5 +134,7 @@ class Slot:
         self.limit = UNLIMITED
         self.last_token = -1
         self.why = ""
-        self.submitted_at = 0.0
+        self.passed = self.turn_from = 0
+        self.paused_s = self.submitted_at = 0.0
+        self.paused_at = None
         self.assigned_at = self.first_visit_at = self.prompt_done_at = self.first_token_at = None

@@ -22,9 +22,18 @@ class Group:
     lora: tuple[tuple[int, float], ...] = ()
 
 
+SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+BREAKERS = ("\n", ":", '"', "*")
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """llama-server's sampling fields with its defaults; `seed` None draws a fresh one for each task."""
+    """llama-server's sampling fields, under its names and with its defaults.
+
+    `seed` None draws a fresh one for each task. `repeat_last_n` and `dry_penalty_last_n` are tokens, -1 the whole context.
+    `samplers` is the order of the chain's links; `grammar` is GBNF with the rule `root`. `n_probs`: probabilities of this many
+    tokens are wanted beside each drawn one.
+    """
 
     temperature: float = 0.8
     top_k: int = 40
@@ -33,6 +42,30 @@ class SamplingParams:
     seed: int | None = None
     ignore_eos: bool = False
     logit_bias: tuple[tuple[int, float], ...] = ()
+    top_n_sigma: float = -1.0
+    typical_p: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = BREAKERS
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
+    min_keep: int = 0
+    samplers: tuple[str, ...] = SAMPLERS
+    grammar: str = ""
+    n_probs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,10 +74,11 @@ class Tenancy:
         """
         task = slot.task
         assert task is not None
+        slot.resume(now)
         finished = self._finished(slot, task.id, reason, now, error, truncated)
         self._totals.tasks_finished += 1
         if slot.first_token_at is not None:
-            self._totals.generation_s += now - slot.first_token_at
+            self._totals.generation_s += now - slot.first_token_at - slot.paused_s
         del self.where[task.id]
         if not cells_known and not self._config.can_trim:
             slot.cells.clear()
@@ -146,6 +147,7 @@ class Tenancy:
             prompt_done_at=slot.prompt_done_at,
             first_token_at=slot.first_token_at,
             finished_at=now,
+            paused_s=slot.paused_s,
             truncated=truncated,
             error_type=ErrorType.SERVER if error else None,
         )

@@ -55,6 +55,21 @@ def queued(phases: Phases) -> str:
     return f"queued: cohort {phases.cohort.id} is sealed, joins {phases.next_id}"
 
 
+def paused(phases: Phases) -> str:
+    cohort = phases.next_id - 1
+    return (
+        f"paused: cohort {cohort} processes prompts"
+        if phases.name is PhaseName.PP
+        else f"paused: had its tokens of cohort {cohort}"
+    )
+
+
+def owed(debt_s: float) -> str:
+    if debt_s <= 0.0:
+        return "decode share: generation has the first batch"
+    return f"decode share: generation is owed {debt_s * 1000:.0f} ms"
+
+
 def of(slot: Slot, phases: Phases) -> str:
     """What the slot waits for now, `""` when it does not wait."""
     if slot.state is SlotState.HELD:

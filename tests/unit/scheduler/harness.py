@@ -57,7 +57,7 @@ class FakeModel:
 
 @dataclass
 class Bench:
-    """A scheduler, its model and what came out of it. Time moves by one second an iteration."""
+    """A scheduler, its model and what came out of it. Time moves by one second an iteration, `took` of it in the batch."""
 
     scheduler: Scheduler
     model: FakeModel
@@ -71,6 +71,7 @@ class Bench:
     plans: list[Plan] = field(default_factory=list)
     settlements: list[Settlement] = field(default_factory=list)
     next_id: int = 100
+    took: float = 0.0
 
     @classmethod
     def make(cls, slots: int = 4, n_batch: int = 8, policy: Mapping[str, object] | None = None, **config: object) -> Bench:
@@ -89,7 +90,7 @@ class Bench:
     def step(self, errors: Mapping[int, str] | None = None) -> Settlement:
         self.now += 1.0
         plan = self.scheduler.plan(self.now)
-        return self.close(plan, self.scheduler.settle(plan, self.model.run(plan, errors), self.now))
+        return self.close(plan, self.scheduler.settle(plan, self.model.run(plan, errors), self.now + self.took))
 
     def fail(self, message: str = "Compute error.") -> Settlement:
         self.now += 1.0

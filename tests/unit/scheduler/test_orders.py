@@ -48,14 +48,15 @@ class TestShortestFirst:
         made.submit(1, prompt=[*base, 91, 92])
         assert rows(made) == "s1:2 s0:5"
 
-    def test_a_long_prompt_can_starve(self) -> None:
+    def test_who_was_passed_over_often_enough_comes_first(self) -> None:
+        """Four slots: after eight batches in a row."""
         made = Bench.make(policy={"prefill_order": "shortest_first"})
-        made.submit(0, 20)
+        made.submit(0, 40)
         for _ in range(20):
             if made.free(1):
                 made.submit(1, 8)
             made.step()
-        assert made.rows == ["s1:8"] * 20
+        assert made.rows == [*["s1:8"] * 8, "s0:8", *["s1:8"] * 8, "s0:8", *["s1:8"] * 2]
 
 
 class TestChunk:

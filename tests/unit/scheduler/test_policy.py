@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine.scheduler.control import PolicyConflict
-from engine.scheduler.policy import Policy, PolicyInvalid
+from engine.scheduler.policy import FIELDS, Policy, PolicyInvalid
 from tests.unit.scheduler.harness import Bench, make_scheduler
 
 ROTATING = {"prefill_order": "rotating"}
@@ -20,7 +20,11 @@ def test_the_defaults_are_those_of_llama_server() -> None:
         "rotation_start": "after_first",
         "phase": "continuous",
         "prefill_chunk": None,
+        "decode_share": None,
+        "barrier_join": "first_completion",
+        "barrier_join_window_ms": 1000,
         "barrier_max_hold_ms": None,
+        "barrier_max_generation_tokens": None,
     }
     assert state.version == 1
 
@@ -56,7 +60,14 @@ def test_a_version_that_is_not_the_current_one_conflicts() -> None:
         ("prefill_chunk", 9, ("1 to 8", None)),
         ("prefill_chunk", True, ("1 to 8", None)),
         ("prefill_chunk", 2.0, ("1 to 8", None)),
-        ("colour", "red", ("prefill_order", "rotation_start", "phase", "prefill_chunk", "barrier_max_hold_ms")),
+        ("decode_share", 0, ("0.01 to 0.99", None)),
+        ("decode_share", 1, ("0.01 to 0.99", None)),
+        ("decode_share", "0.5", ("0.01 to 0.99", None)),
+        ("decode_share", float("nan"), ("0.01 to 0.99", None)),
+        ("barrier_join", "never", ("first_completion", "window")),
+        ("barrier_join_window_ms", None, ("1 to 3600000",)),
+        ("barrier_max_generation_tokens", 0, ("1 to 2147483648", None)),
+        ("colour", "red", tuple(FIELDS)),
     ],
 )
 def test_a_value_out_of_bounds_names_the_field_and_what_it_allows(field: str, value: object, allowed: tuple[object, ...]) -> None:
@@ -147,6 +158,13 @@ class TestResolved:
         assert (state.requested.prefill_order, state.effective.prefill_order) == (order, "physical")
         assert "unified" in state.reasons["prefill_order"]
         assert scheduler.view(0.0)["kv"] == {"mode": "unified", "resolved_from": "auto", "used": 0, "size": 16384}
+
+    def test_a_barrier_leaves_no_share_and_says_why(self) -> None:
+        scheduler = make_scheduler(policy={"decode_share": 0.5})
+        assert scheduler.policy(0.0).effective.decode_share == 0.5
+        state = scheduler.set_policy({"phase": "barrier"}, expected_version=1, now=0.0)
+        assert (state.requested.decode_share, state.effective.decode_share) == (0.5, None)
+        assert "barrier" in state.reasons["decode_share"]
 
     def test_split_kv_follows_and_gives_no_reason(self) -> None:
         state = make_scheduler().set_policy(ROTATING, expected_version=1, now=0.0)

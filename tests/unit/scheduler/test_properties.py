@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from engine.scheduler.plan import EntryKind, FinishReason, Settlement
-from engine.scheduler.policy import PhaseMode, PrefillOrder, RotationStart
+from engine.scheduler.policy import BarrierJoin, PhaseMode, PrefillOrder, RotationStart
 from engine.scheduler.slots import SlotState
 from engine.scheduler.task import Group
 from tests.unit.scheduler.harness import EMBEDDING, A, B, Bench
@@ -21,7 +21,11 @@ policies = st.fixed_dictionaries(
         "rotation_start": st.sampled_from(list(RotationStart)),
         "phase": st.sampled_from(list(PhaseMode)),
         "prefill_chunk": st.one_of(st.none(), st.integers(1, 8)),
+        "decode_share": st.one_of(st.none(), st.floats(0.01, 0.99)),
+        "barrier_join": st.sampled_from(list(BarrierJoin)),
+        "barrier_join_window_ms": st.integers(1, 5000),
         "barrier_max_hold_ms": st.one_of(st.none(), st.integers(1, 5000)),
+        "barrier_max_generation_tokens": st.one_of(st.none(), st.integers(1, 4)),
     }
 )
 groups = st.sampled_from([Group(), A, B])
@@ -57,6 +61,7 @@ wishes = st.lists(
 def serve(load: list[Wish], changes: dict[int, dict[str, Any]], **config: Any) -> dict[int, list[int]]:
     """Runs the load, changing the policy before the steps named, and answers with each task's tokens."""
     made = Bench.make(4, 8, **config)
+    made.took = 0.5
     for step in range(2000):
         for index, wish in enumerate(load):
             if wish.at == step:
@@ -115,6 +120,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.made = Bench.make(
             slots, 8, kv_mode=kv_mode, can_trim=can_trim, cont_batching=cont_batching, n_ctx_slot=40, n_ctx=40 * slots
         )
+        self.made.took = 0.5
         self.submitted: set[int] = set()
         self.generated = 0
 
@@ -191,6 +197,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         served = {entry.slot for entry in plan.entries}
         assert not served & {skip.slot for skip in plan.skipped}
         assert not served & set(plan.held)
+        idle = not (plan.entries or settlement.emissions or settlement.finished)
+        assert not idle or not self.made.scheduler._tenancy.where, "a busy server always does something"
+        if plan.phase == "pp":
+            assert all(entry.kind is EntryKind.PROMPT for entry in plan.entries)
+        if plan.phase == "tg":
+            beside = {entry.task_id for entry in prompts}
+            assert not beside & set(self.made.outputs)
+            assert not settlement.emissions or not beside
         group = {self.made.scheduler._slots[entry.slot].group for entry in plan.entries} - {None}
         assert len(group) <= 1 or plan.group in group
 
@@ -218,6 +232,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert (slot.task is None) == (slot.state is SlotState.IDLE)
             assert (slot.first_token is not None) == (slot.state is SlotState.HELD)
             assert not slot.member or barrier
+            assert slot.paused_at is None or (barrier and slot.member and slot.state is SlotState.GENERATING)
             assert slot.state is not SlotState.QUEUED or barrier
 
     @invariant()

@@ -241,7 +241,7 @@ class TestGroups:
         assert made.cursors[:2] == [0, 1]
         assert [plan.anchor for plan in made.plans] == [0, 1, 2, 0]
 
-    @pytest.mark.parametrize("policy", [PHYSICAL, AFTER_LAST, AFTER_FIRST])
+    @pytest.mark.parametrize("policy", [PHYSICAL, AFTER_LAST])
     def test_a_generating_slot_decides_the_group(self, policy: dict[str, str]) -> None:
         made = Bench.make(policy=policy)
         made.submit(3, 1, n_predict=5, group=A)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from engine.scheduler.policy import FIELDS
 from tests.unit.scheduler.harness import A, Bench
 
 
@@ -52,7 +53,10 @@ def test_the_view_is_strict_json_with_the_documented_keys() -> None:
     }
     assert view["slots"][1]["task"] is None
     fields = view["capabilities"]["policy"]
-    assert list(fields) == ["prefill_order", "rotation_start", "phase", "prefill_chunk", "barrier_max_hold_ms"]
+    assert list(fields) == list(FIELDS)
+    share, window = fields["decode_share"], fields["barrier_join_window_ms"]
+    assert (share["type"], share["minimum"], share["maximum"], share["nullable"]) == ("number", 0.01, 0.99, True)
+    assert (window["type"], window["default"], window["nullable"]) == ("integer", 1000, False)
     assert fields["prefill_chunk"]["maximum"] == 8
     assert all({"default", "meaning", "takes_effect"} <= set(field) for field in fields.values())
 
