@@ -14,7 +14,7 @@ from engine.scheduler.batch import Draft, add_generation, add_prompts
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.control import PolicyControl, PolicyState
 from engine.scheduler.phases import Phases
-from engine.scheduler.plan import EntryKind, Finished, FinishReason, Outcome, Plan, Settlement, Skip
+from engine.scheduler.plan import EntryKind, Finished, FinishReason, Outcome, Plan, Settlement, Skip, make
 from engine.scheduler.policy import Policy, capabilities
 from engine.scheduler.records import IterationRecord, record_of
 from engine.scheduler.settling import Settling
@@ -105,21 +105,25 @@ class Scheduler:
             self._planned += 1
             self._anchor = draft.anchor
         phases = self._phases
-        plan = Plan(
-            iteration=self._planned,
-            starts=tuple(draft.starts),
-            entries=tuple(draft.entries),
-            child_starts=tuple(draft.child_starts),
-            group=draft.group,
-            anchor=draft.anchor,
-            skipped=tuple(draft.skipped),
-            purges=purges,
-            phase=phases.name.value,
-            cohort=None if phases.cohort is None else phases.cohort.id,
-            sealed=phases.sealed,
-            held=held,
-            cursor=self._cursor,
-            policy_version=self._control.state.version,
+        # all fields in their order, as with every `make`
+        plan: Plan = make(
+            Plan,
+            (
+                self._planned,
+                tuple(draft.starts),
+                tuple(draft.entries),
+                tuple(draft.child_starts),
+                draft.group,
+                draft.anchor,
+                tuple(draft.skipped),
+                purges,
+                phases.name.value,
+                None if phases.cohort is None else phases.cohort.id,
+                phases.sealed,
+                held,
+                self._cursor,
+                self._control.state.version,
+            ),
         )
         self._in_flight = plan if draft.entries else None
         return plan
@@ -212,9 +216,8 @@ class Scheduler:
         return self._settling.fail(plan, message, now)
 
     def _landed(self, plan: Plan, now: float) -> None:
-        if self._in_flight is not None:
-            prompts = any(entry.kind is EntryKind.PROMPT for entry in plan.entries)
-            self._share.book(now, with_prompts=prompts)
+        if self._in_flight is not None and self._share.is_kept:
+            self._share.book(now, with_prompts=any(entry.kind is EntryKind.PROMPT for entry in plan.entries))
         self._in_flight = None
         self._totals.iterations = plan.iteration
 

@@ -3,8 +3,8 @@
 `Scheduler.plan(now)` answers with a `Plan`; the caller runs it on a backend, which gives an `Outcome`; `Scheduler.settle(plan,
 outcome, now)` answers with a `Settlement`. Nothing here knows a model, a socket, a thread or a clock.
 
-What is made for every slot in every batch is a named tuple: it costs a third of a frozen dataclass, and half of that again when
-the scheduler makes it with `make(Entry, (...))`, all fields in their order.
+What is made for every batch, or for every slot in it, is a named tuple: it costs a third of a frozen dataclass, and half of
+that again when the scheduler makes it with `make(Entry, (...))`, all fields in their order.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ class Skip(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """One batch. `purges` come first (drop every cell of an idle slot, for room in a unified pool), then `starts` (trim,
     sampler), then `entries` in batch order.
 
@@ -173,8 +172,7 @@ class Finished:
     error_type: ErrorType | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What a step made known, each list in slot order."""
 
     started: tuple[int, ...] = ()  # task ids visited for the first time in this step

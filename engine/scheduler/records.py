@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from engine.scheduler.plan import EntryKind, Plan, Skip
+from engine.scheduler.plan import EntryKind, Plan, Skip, make
 
 
-@dataclass(frozen=True, slots=True)
-class IterationRecord:
+class IterationRecord(NamedTuple):
     """One plan, run and settle. `t` is Unix seconds at its start; durations are milliseconds.
 
     `prompt` and `generation` are (slot, tokens) pairs of the batch. `phase` is continuous, pp, tg or idle. `cursor` is the
@@ -36,27 +35,10 @@ class IterationRecord:
 
 def record_of(plan: Plan, t: float, took_ms: tuple[float, float, float], queue_depth: int, error: str) -> IterationRecord:
     """`took_ms` of plan, run and settle."""
-    prompt: list[tuple[int, int]] = []
-    generation: list[tuple[int, int]] = []
-    for entry in plan.entries:
-        (prompt if entry.kind is EntryKind.PROMPT else generation).append((entry.slot, len(entry.tokens)))
-    plan_ms, run_ms, settle_ms = took_ms
-    return IterationRecord(
-        iteration=plan.iteration,
-        t=t,
-        plan_ms=plan_ms,
-        run_ms=run_ms,
-        settle_ms=settle_ms,
-        prompt=tuple(prompt),
-        generation=tuple(generation),
-        skipped=plan.skipped,
-        held=plan.held,
-        phase=plan.phase,
-        cohort=plan.cohort,
-        sealed=plan.sealed,
-        anchor=plan.anchor,
-        cursor=plan.cursor,
-        policy_version=plan.policy_version,
-        queue_depth=queue_depth,
-        error=error,
-    )
+    kind = EntryKind.PROMPT
+    prompt = tuple([(entry.slot, len(entry.tokens)) for entry in plan.entries if entry.kind is kind])
+    generation = tuple([(entry.slot, len(entry.tokens)) for entry in plan.entries if entry.kind is not kind])
+    served = (plan.iteration, t, *took_ms, prompt, generation, plan.skipped, plan.held)
+    stand = (plan.phase, plan.cohort, plan.sealed, plan.anchor, plan.cursor, plan.policy_version)
+    record: IterationRecord = make(IterationRecord, (*served, *stand, queue_depth, error))
+    return record

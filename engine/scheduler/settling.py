@@ -28,7 +28,7 @@ class Step:
 
 class Settling:
     def __init__(self, config: SchedulerConfig, slots: list[Slot], phases: Phases, tenancy: Tenancy, totals: Totals) -> None:
-        self._config = config
+        self._n_ctx_slot = config.n_ctx_slot
         self._slots = slots
         self._phases = phases
         self._tenancy = tenancy
@@ -40,19 +40,25 @@ class Settling:
             if self._slots[start.slot].task_id == start.task.id:
                 self._totals.cached_tokens += start.n_past
                 step.started.append((start.slot, start.task.id))
-        slots, errors, iteration = self._slots, outcome.errors, plan.iteration
+        slots, tokens, errors, iteration = self._slots, outcome.tokens, outcome.errors, plan.iteration
+        prompt = EntryKind.PROMPT
         for entry in plan.entries:
             slot = slots[entry.slot]
             if slot.task_id != entry.task_id:
                 continue
-            if slot.id in errors and not entry.copy_to:
+            if errors and slot.id in errors and not entry.copy_to:
                 self._fail_slot(slot, errors[slot.id], now)
                 continue
             slot.last_service = iteration
-            if entry.kind is EntryKind.GENERATION:
-                self._generated(slot, entry, outcome, step, now)
-            else:
+            if entry.kind is prompt:
                 self._prompted(slot, entry, outcome, step, now)
+                continue
+            token = tokens.get(slot.id)
+            if token is None:
+                self._fail_slot(slot, NO_TOKEN, now)
+            else:
+                slot.cells.append(entry.tokens[0])
+                self._emit(slot, token, step, now, first=False)
         return self._close(step, now)
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
@@ -69,14 +75,6 @@ class Settling:
 
     def _fail_slot(self, slot: Slot, message: str, now: float) -> None:
         self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.ERROR, now, message, cells_known=False))
-
-    def _generated(self, slot: Slot, entry: Entry, outcome: Outcome, step: Step, now: float) -> None:
-        token = outcome.tokens.get(slot.id)
-        if token is None:
-            self._fail_slot(slot, NO_TOKEN, now)
-            return
-        slot.cells.append(entry.tokens[0])
-        self._emit(slot, token, step, now, first=False)
 
     def _prompted(self, slot: Slot, entry: Entry, outcome: Outcome, step: Step, now: float) -> None:
         cells = slot.cells
@@ -120,14 +118,12 @@ class Settling:
 
     def _emit(self, slot: Slot, token: int, step: Step, now: float, *, first: bool) -> None:
         slot.last_token = token
-        slot.n_generated += 1
-        self._totals.generated_tokens += 1
+        slot.n_generated = n = slot.n_generated + 1
         step.emissions.append(make(Emission, (slot.id, slot.task_id, token, first)))
-        # llama-server's rule for a full context: the token just drawn would take the last cell
-        full = len(slot.cells) + 1 >= self._config.n_ctx_slot
         if token in slot.eog:
             self._end(slot, FinishReason.EOS, now)
-        elif full or slot.n_generated >= slot.limit:
+        # llama-server's rule for a full context: the token just drawn would take the last cell
+        elif n >= slot.limit or len(slot.cells) + 1 >= self._n_ctx_slot:
             self._end(slot, FinishReason.LIMIT, now, truncated=slot.n_generated < slot.limit)
 
     def _end(self, slot: Slot, reason: FinishReason, now: float, *, truncated: bool = False) -> None:
@@ -148,9 +144,7 @@ class Settling:
         self._let_go(step, now)
         self._phases.close_if_empty()
         self._tenancy.admit(now)
-        return Settlement(
-            started=tuple(task_id for _, task_id in sorted(step.started)),
-            progress=tuple(sorted(step.progress, key=_by_slot)),
-            emissions=tuple(step.emissions),
-            finished=self._tenancy.take_ended(),
-        )
+        self._totals.generated_tokens += len(step.emissions)
+        started = tuple([task_id for _, task_id in sorted(step.started)]) if step.started else ()
+        progress = tuple(sorted(step.progress, key=_by_slot)) if step.progress else ()
+        return make(Settlement, (started, progress, tuple(step.emissions), self._tenancy.take_ended()))

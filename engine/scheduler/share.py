@@ -15,6 +15,10 @@ class ShareAccount:
     _share: float | None = None  # None: nothing contends, or no share is kept
     _planned_at: float = 0.0
 
+    @property
+    def is_kept(self) -> bool:
+        return self._share is not None
+
     def prompts_wait(self, share: float | None, *, contended: bool, now: float) -> bool:
         """Whether the batch planned now goes without prompt tokens. Contention begins with such a batch, and its end clears."""
         if share is None or not contended:
@@ -26,8 +30,7 @@ class ShareAccount:
 
     def book(self, now: float, *, with_prompts: bool) -> None:
         """The batch planned last has ended, well or not."""
-        if self._share is None:
-            return
+        assert self._share is not None
         took = max(0.0, now - self._planned_at)
         if with_prompts:
             self.debt += took * self._share / (1.0 - self._share)

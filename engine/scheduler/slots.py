@@ -28,8 +28,9 @@ _LEGAL: dict[SlotState, frozenset[SlotState]] = {
     SlotState.GENERATING: frozenset({SlotState.IDLE}),
 }
 
-PENDING = frozenset({SlotState.WAITING, SlotState.PROMPT})
-PROMPT_DONE = frozenset({SlotState.HELD, SlotState.GENERATING})
+# tuples: `in` compares identities first, where a set would call the enum's own hash
+PENDING = (SlotState.WAITING, SlotState.PROMPT)
+PROMPT_DONE = (SlotState.HELD, SlotState.GENERATING)
 
 
 @dataclass(slots=True)

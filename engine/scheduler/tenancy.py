@@ -94,6 +94,8 @@ class Tenancy:
                 self.ended.append(self.end(slot, reason, now, error))
 
     def take_ended(self) -> tuple[Finished, ...]:
+        if not self.ended:
+            return ()
         ended, self.ended = self.ended, []
         return tuple(sorted(ended, key=lambda finished: finished.slot))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from engine.scheduler.policy import FIELDS
 from tests.unit.scheduler.harness import A, Bench
@@ -145,7 +144,7 @@ def test_looking_does_not_disturb_a_batch_in_flight() -> None:
         while made.scheduler.has_work:
             made.now += 1.0
             plan = made.scheduler.plan(made.now)
-            before = replace(plan)
+            before = plan._replace()
             if look:
                 made.scheduler.view(made.now)
                 made.scheduler.set_policy({}, expected_version=made.scheduler.policy(made.now).version, now=made.now)
