@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.scheduler.plan import Finished
+from engine.scheduler.plan import Finished, TokenProbs
 from engine.scheduler.task import Task
 from engine.text import TextStream
 
@@ -81,6 +82,8 @@ class Handle:
     n_decoded: int = 0
     parts: list[str] = field(default_factory=list)  # of the whole text, unless streamed
     tokens: list[int] = field(default_factory=list)  # unstreamed: all of them if kept; streamed: not yet released
+    drawn: deque[TokenProbs] = field(default_factory=deque)  # of tokens that are not shown yet, where the task asked for them
+    probs: list[TokenProbs] = field(default_factory=list)  # as `tokens`
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +95,7 @@ class Chunk:
     tokens: list[int]
     n_decoded: int
     at: float
+    probs: list[TokenProbs] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from engine.backends.base import BackendOptions, KvMode
 from engine.scheduler.policy import FIELDS, PhaseMode, Policy, PrefillOrder, RotationStart
+from engine.scheduler.task import SamplingParams
 
 DEFAULT_MODEL = Path("var/models/tiny.gguf")
 AUTO_SLOTS = 4
@@ -48,6 +49,7 @@ class Options:
     cont_batching: bool
     cache_prompt: bool
     policy: Policy
+    sampling: SamplingParams = field(default_factory=SamplingParams)
 
     @property
     def backend_options(self) -> BackendOptions:

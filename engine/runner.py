@@ -20,7 +20,7 @@ from engine.delivery import Chunk, Done, Event, Handle, PromptProgress, deliver
 from engine.ring import IterationRing
 from engine.scheduler.control import PolicyState
 from engine.scheduler.core import Scheduler
-from engine.scheduler.plan import Finished, FinishReason, Outcome, Plan, Settlement
+from engine.scheduler.plan import Finished, FinishReason, Outcome, Plan, Settlement, TokenProbs
 from engine.scheduler.task import Task
 
 log = logging.getLogger("engine.runner")
@@ -168,6 +168,8 @@ class Runner:
         outcome, error = self._compute(plan)
         ran = self.clock.now()
         with self._lock:
+            if outcome is not None and outcome.probs:
+                self._note_probs(outcome.probs)
             settlement = self._scheduler.fail(plan, error, ran) if outcome is None else self._scheduler.settle(plan, outcome, ran)
             self._absorb(plan, settlement, ran)
             record = self._scheduler.record(
@@ -207,6 +209,12 @@ class Runner:
             self._by_slot[start.slot] = handle
             if handle.progress:
                 self._out.append(PromptProgress(handle, start.n_past, start.n_past, now))
+
+    def _note_probs(self, found: Mapping[int, TokenProbs]) -> None:
+        """A first token may be held back; what belongs to it waits with its task."""
+        for slot, probs in found.items():
+            if (handle := self._by_slot.get(slot)) is not None:
+                handle.drawn.append(probs)
 
     def _compute(self, plan: Plan) -> tuple[Outcome | None, str]:
         """Runs the batch; no outcome but a sentence when it failed as a whole."""
@@ -255,11 +263,12 @@ class Runner:
         if handle.first_token_at is None:
             handle.first_token_at = now
         text = handle.text.push(piece)
+        if handle.drawn:
+            handle.probs.append(handle.drawn.popleft())
         if handle.stream:
             handle.tokens.append(token)
             if text is not None:
-                self._out.append(Chunk(handle, text, handle.tokens, handle.n_decoded, now))
-                handle.tokens = []
+                self._out.append(_chunk(handle, text, now))
         else:
             if text:
                 handle.parts.append(text)
@@ -278,7 +287,7 @@ class Runner:
         if rest and not handle.stream:
             handle.parts.append(rest)
         elif rest or (handle.stream and handle.tokens):
-            self._out.append(Chunk(handle, rest, handle.tokens, handle.n_decoded, finished.finished_at))
+            self._out.append(_chunk(handle, rest, finished.finished_at))
         stop = FinishReason.WORD if handle.text.stopped_by else finished.reason
         self._out.append(Done(handle, finished, stop))
 
@@ -346,6 +355,15 @@ class Runner:
             self._handles.pop(handle.task_id, None)
             finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now)
             self._out.append(Done(handle, finished, FinishReason.ERROR))
+
+
+def _chunk(handle: Handle, text: str, at: float) -> Chunk:
+    """Takes along what was not released before."""
+    chunk = Chunk(handle, text, handle.tokens, handle.n_decoded, at, handle.probs or None)
+    handle.tokens = []
+    if chunk.probs:
+        handle.probs = []
+    return chunk
 
 
 def _resolve(watchers: list[asyncio.Future[None]]) -> None:

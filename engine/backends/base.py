@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from engine.scheduler.plan import Outcome, Plan
 
@@ -72,7 +72,7 @@ class ModelError(BackendError):
 class Backend(Protocol):
     """One model with one sequence for each slot. Called by one thread at a time, but for the text methods.
 
-    `tokenize`, `detokenize` and `piece` may be called from any thread at any moment.
+    The methods from `tokenize` to `schema_grammar` may be called from any thread at any moment.
     """
 
     info: ModelInfo
@@ -94,6 +94,14 @@ class Backend(Protocol):
 
     def piece(self, token: int) -> bytes:
         """The bytes that a token adds to the output; special tokens give none."""
+        ...
+
+    def check_grammar(self, grammar: str) -> None:
+        """ValueError with what is wrong with a GBNF grammar."""
+        ...
+
+    def schema_grammar(self, schema: dict[str, Any]) -> str:
+        """GBNF for a JSON schema; ValueError when there is none."""
         ...
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
 """llama.cpp through cyllama: one context, one sequence for each slot, one sampler chain for each task.
 
-The only module that imports the binding. Defaults are llama-server's, so that both can be compared on equal terms.
+With `samplers` the only module that imports the binding. Defaults are llama-server's, so that both compare on equal terms.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from cyllama.llama import llama_cpp
 
 from engine.backends.base import BackendError, BackendOptions, KvFull, ModelError, ModelInfo
-from engine.scheduler.plan import Entry, Outcome, Plan, Start
-from engine.scheduler.task import SamplingParams
+from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
+from engine.scheduler.plan import Entry, Outcome, Plan, Start, TokenProbs
 
 MAGIC = b"GGUF"
-RANDOM_SEED = 0xFFFFFFFF  # llama.cpp draws a seed of its own for this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ class LlamaBackend:
         # away from the loop thread for that long.
         self._texts: list[bytes] = [self._vocab.token_to_bytes(token, 0, True) for token in range(self.info.n_vocab)]
         self._pieces: dict[int, bytes] = {}
+        spells, info = spells_bytes(self._texts), self.info
+        self._sampling = SamplerContext(self._vocab, info.n_vocab, info.eog, info.n_ctx_slot, spells)
+        self._n_probs = [0] * options.n_slots
 
     def run(self, plan: Plan) -> Outcome:
         errors: dict[int, str] = {}
@@ -63,7 +66,10 @@ class LlamaBackend:
         for output in outputs:
             for child in output.entry.copy_to:
                 self._copy(output.entry.slot, child)
-        return Outcome(self._sample(outputs, errors), errors)
+        tokens = self._sample(outputs, errors)
+        if any(self._n_probs):
+            return Outcome(tokens, errors, self._probabilities(outputs, tokens))
+        return Outcome(tokens, errors)
 
     def _start(self, start: Start, errors: dict[int, str]) -> None:
         if self._context.memory_seq_rm(start.slot, start.n_past, -1):
@@ -74,7 +80,8 @@ class LlamaBackend:
 
     def _attach_sampler(self, start: Start, errors: dict[int, str]) -> None:
         try:
-            self._samplers[start.slot] = make_sampler(start.task.sampling, self.info.n_vocab, self.info.eog)
+            self._samplers[start.slot] = make_sampler(start.task.sampling, self._sampling, start.task.prompt)
+            self._n_probs[start.slot] = start.task.sampling.n_probs
         except (ValueError, OverflowError) as error:
             errors[start.slot] = f"the sampling parameters cannot be used: {error}"
 
@@ -128,6 +135,16 @@ class LlamaBackend:
                     errors[slot] = f"no token could be drawn: {error}"
         return tokens
 
+    def _probabilities(self, outputs: Sequence[_Output], tokens: dict[int, int]) -> dict[int, TokenProbs]:
+        """From the row as the model made it, before any sampler, as llama-server does."""
+        found: dict[int, TokenProbs] = {}
+        for output in outputs:
+            wanted = [slot for slot in (output.entry.slot, *output.entry.copy_to) if self._n_probs[slot] and slot in tokens]
+            if wanted:
+                logits = self._context.get_logits_ith(output.row)
+                found.update({slot: token_probs(logits, tokens[slot], self._n_probs[slot]) for slot in wanted})
+        return found
+
     def clear(self, slot: int) -> None:
         self._context.memory_seq_rm(slot, -1, -1)
 
@@ -141,6 +158,12 @@ class LlamaBackend:
             self._known(min(tokens))
             self._known(max(tokens))
         return b"".join(map(self._texts.__getitem__, tokens)).decode("utf-8", "replace")
+
+    def check_grammar(self, grammar: str) -> None:
+        check_grammar(grammar, self._sampling)
+
+    def schema_grammar(self, schema: dict[str, Any]) -> str:
+        return schema_grammar(schema)
 
     def piece(self, token: int) -> bytes:
         known = self._pieces.get(token)
@@ -161,34 +184,6 @@ class LlamaBackend:
         self._batch.close()
         self._context.close()
         self._model.close()
-
-
-def make_sampler(wish: SamplingParams, n_vocab: int, eog: frozenset[int]) -> llama_cpp.LlamaSampler:
-    """llama-server's default chain without the links that do nothing: biases, top_k, top_p, min_p, temperature, draw.
-
-    Temperature 0 or less is greedy. Raises ValueError for a bias on an unknown token.
-    """
-    chain = llama_cpp.LlamaSampler(llama_cpp.LlamaSamplerChainParams())
-    biases = list(wish.logit_bias)
-    if wish.ignore_eos:
-        biases += [(token, float("-inf")) for token in sorted(eog)]
-    for token, _ in biases:
-        if not 0 <= token < n_vocab:
-            raise ValueError(f"logit_bias names token {token}, the vocabulary has {n_vocab}")
-    if biases:
-        chain.add_logit_bias(n_vocab, biases)
-    if wish.temperature <= 0:
-        chain.add_greedy()
-        return chain
-    if wish.top_k > 0:
-        chain.add_top_k(wish.top_k)
-    if wish.top_p < 1:
-        chain.add_top_p(wish.top_p, 0)
-    if wish.min_p > 0:
-        chain.add_min_p(wish.min_p, 0)
-    chain.add_temp(wish.temperature)
-    chain.add_dist(RANDOM_SEED if wish.seed is None else wish.seed & 0xFFFFFFFF)
-    return chain
 
 
 def _load_model(path: Path) -> llama_cpp.LlamaModel:

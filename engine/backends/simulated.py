@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.backends.base import BackendError, BackendOptions, KvFull, ModelInfo
 from engine.clock import Clock
-from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan
+from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, TokenProbs
 from engine.scheduler.task import Task
 from engine.tiny_tokenizer import CHAT_TEMPLATE, WORDS
 
@@ -57,14 +58,15 @@ class SimulatedBackend:
         self._cost, self._clock = cost, clock
         self._cells: list[list[int]] = [[] for _ in range(options.n_slots)]  # hash of the history up to each position
         self._seeds = [0] * options.n_slots
+        self._n_probs = [0] * options.n_slots
         self.info = _describe(options)
 
     def run(self, plan: Plan) -> Outcome:
         for start in plan.starts:
             del self._cells[start.slot][start.n_past :]
+        for start in plan.starts + plan.child_starts:
             self._seeds[start.slot] = _seed(start.task)
-        for start in plan.child_starts:
-            self._seeds[start.slot] = _seed(start.task)
+            self._n_probs[start.slot] = start.task.sampling.n_probs
         if not plan.entries:
             return Outcome()
         self._check(plan.entries)
@@ -74,7 +76,10 @@ class SimulatedBackend:
             self._write(entry)
             for slot in (entry.slot, *entry.copy_to) if entry.output else ():
                 tokens[slot] = FIRST_WORD + _mix(self._cells[slot][-1] ^ self._seeds[slot]) % len(WORDS)
-        return Outcome(tokens)
+        if not any(self._n_probs):
+            return Outcome(tokens)
+        certain = {slot: TokenProbs(token, 0.0, ((token, 0.0),)) for slot, token in tokens.items() if self._n_probs[slot]}
+        return Outcome(tokens, probs=certain)
 
     def _check(self, entries: Sequence[Entry]) -> None:
         """Refuse a batch before anything of it is written, as llama.cpp does."""
@@ -111,6 +116,12 @@ class SimulatedBackend:
 
     def piece(self, token: int) -> bytes:
         return b"" if token in (BOS, EOS) else _TEXTS[_known(token)]
+
+    def check_grammar(self, grammar: str) -> None:
+        raise ValueError("the cost model's tokens follow no grammar")
+
+    def schema_grammar(self, schema: dict[str, Any]) -> str:
+        raise ValueError("the cost model's tokens follow no schema")
 
     def close(self) -> None:
         for cells in self._cells:

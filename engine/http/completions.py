@@ -15,6 +15,7 @@ from engine.http.direct import DirectSink, open_sink, write_raw
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
 from engine.http.formats import Format, NativeFormat, OaiChatFormat, OaiCompletionFormat, sse
+from engine.http.logprobs import Logprobs
 from engine.http.prompts import read_prompts
 from engine.http.requests import CompletionRequest, read_request
 from engine.http.state import ServerState
@@ -84,7 +85,8 @@ class CompletionRoute:
             n_predict=options.n_predict,
             cache_prompt=options.cache_prompt,
             client=label,
-            n_vocab=info.n_vocab,
+            sampling=options.sampling,
+            backend=runner.backend,
         )
         given: Any = body.get("prompt")
         if self._kind == "chat":
@@ -118,9 +120,9 @@ class CompletionRoute:
     def _format(self, request: CompletionRequest, model: str, given: Any, handles: Sequence[Handle], runner: Runner) -> Format:
         info = runner.backend.info
         if self._kind == "chat":
-            return OaiChatFormat(request, model, info.build)
+            return OaiChatFormat(request, model, info.build, Logprobs(runner.backend))
         if self._kind == "oai":
-            return OaiCompletionFormat(request, model, info.build)
+            return OaiCompletionFormat(request, model, info.build, Logprobs(runner.backend))
         prompts: list[str] = []
         if not request.response_fields or "prompt" in request.response_fields:
             texts: dict[int, str] = {}
@@ -128,7 +130,7 @@ class CompletionRoute:
                 if handle.task.id not in texts:
                     texts[handle.task.id] = given if type(given) is str else runner.backend.detokenize(handle.task.prompt)
                 prompts.append(texts[handle.task.id])
-        return NativeFormat(request, self._state.options.alias, settings_json(request), prompts)
+        return NativeFormat(request, self._state.options.alias, settings_json(request), prompts, Logprobs(runner.backend))
 
 
 def check_fits(prompt: Sequence[int], n_ctx_slot: int) -> None:
@@ -158,7 +160,6 @@ def settings_json(request: CompletionRequest) -> dict[str, Any]:
         "n_cmpl": request.n_cmpl,
         "cache_prompt": request.cache_prompt,
         "timings_per_token": request.timings_per_token,
-        "samplers": ["top_k", "top_p", "min_p", "temperature"],
         "lora": [],
     }
 

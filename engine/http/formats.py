@@ -13,8 +13,10 @@ from typing import Any, Protocol
 import orjson
 
 from engine.delivery import Chunk, Done, PromptProgress
+from engine.http.logprobs import Logprobs
 from engine.http.requests import CompletionRequest
 from engine.http.timings import final_timings, running_timings
+from engine.scheduler.plan import TokenProbs
 
 _dumps = orjson.dumps
 
@@ -50,8 +52,11 @@ def progress_json(event: PromptProgress) -> dict[str, Any]:
 class NativeFormat:
     """POST /completion."""
 
-    def __init__(self, request: CompletionRequest, model: str, settings: dict[str, Any], prompts: Sequence[str]) -> None:
+    def __init__(
+        self, request: CompletionRequest, model: str, settings: dict[str, Any], prompts: Sequence[str], logprobs: Logprobs
+    ) -> None:
         self._request = request
+        self._logprobs = logprobs
         self._model = model
         self._settings = settings
         self._prompts = prompts  # as text, one for each task of the request
@@ -59,8 +64,10 @@ class NativeFormat:
     def chunk(self, chunk: Chunk) -> bytes:
         handle = chunk.handle
         tail = b""
+        if chunk.probs:
+            tail = b',"completion_probabilities":' + _dumps(self._logprobs.native(chunk.probs))
         if self._request.timings_per_token:
-            tail = b',"timings":' + _dumps(running_timings(handle, chunk.n_decoded, chunk.at))
+            tail += b',"timings":' + _dumps(running_timings(handle, chunk.n_decoded, chunk.at))
         return b'data: {"index":%d,"content":%b,"tokens":%b,%b,"tokens_predicted":%d,"tokens_evaluated":%d%b}\n\n' % (
             handle.index,
             _dumps(chunk.text),
@@ -116,6 +123,8 @@ class NativeFormat:
             "tokens_cached": finished.n_slot_tokens,
             "timings": final_timings(finished),
         }
+        if self._request.sampling.n_probs and not handle.stream:
+            answer["completion_probabilities"] = self._logprobs.native(handle.probs)
         wanted = self._request.response_fields
         return pick(answer, wanted) if wanted else answer
 
@@ -156,8 +165,9 @@ class _OaiFormat:
     chunk_object: str
     id_prefix: str
 
-    def __init__(self, request: CompletionRequest, model: str, build: str) -> None:
+    def __init__(self, request: CompletionRequest, model: str, build: str, logprobs: Logprobs) -> None:
         self._request = request
+        self._logprobs = logprobs
         self._envelope = {
             "created": int(time.time()),
             "id": self.id_prefix + secrets.token_urlsafe(18),
@@ -168,12 +178,14 @@ class _OaiFormat:
         self._tail = b"," + _dumps(self._envelope)[1:-1]
 
     def chunk(self, chunk: Chunk) -> bytes:
-        if not chunk.text:
+        if not chunk.text and not chunk.probs:
             return b""
         timings = b""
         if self._request.timings_per_token:
             timings = b',"timings":' + _dumps(running_timings(chunk.handle, chunk.n_decoded, chunk.at))
-        return b'data: {"choices":[%b]%b%b}\n\n' % (self._choice(chunk.handle.index, _dumps(chunk.text)), self._tail, timings)
+        probs = _dumps(self._probs_json(chunk.probs)) if chunk.probs else b"null"
+        choice = self._choice(chunk.handle.index, _dumps(chunk.text), probs)
+        return b'data: {"choices":[%b]%b%b}\n\n' % (choice, self._tail, timings)
 
     def progress(self, progress: PromptProgress) -> bytes:
         choice = self._empty_choice(progress.handle.index, None)
@@ -203,8 +215,14 @@ class _OaiFormat:
             answer["timings"] = final_timings(dones[0].finished)
         return answer
 
-    def _choice(self, index: int, text: bytes) -> bytes:
+    def _choice(self, index: int, text: bytes, probs: bytes) -> bytes:
         raise NotImplementedError
+
+    def _probs_json(self, found: Sequence[TokenProbs]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _whole_probs(self, done: Done) -> dict[str, Any] | None:
+        return self._probs_json(done.handle.probs) if self._request.sampling.n_probs else None
 
     def _empty_choice(self, index: int, reason: str | None) -> dict[str, Any]:
         raise NotImplementedError
@@ -220,15 +238,19 @@ class OaiCompletionFormat(_OaiFormat):
     chunk_object = "text_completion"
     id_prefix = "cmpl-"
 
-    def _choice(self, index: int, text: bytes) -> bytes:
-        return b'{"text":%b,"index":%d,"logprobs":null,"finish_reason":null}' % (text, index)
+    def _choice(self, index: int, text: bytes, probs: bytes) -> bytes:
+        return b'{"text":%b,"index":%d,"logprobs":%b,"finish_reason":null}' % (text, index, probs)
+
+    def _probs_json(self, found: Sequence[TokenProbs]) -> dict[str, Any]:
+        return self._logprobs.completion(found)
 
     def _empty_choice(self, index: int, reason: str | None) -> dict[str, Any]:
         return {"text": "", "index": index, "logprobs": None, "finish_reason": reason}
 
     def _whole_choice(self, done: Done) -> dict[str, Any]:
         text = "".join(done.handle.parts)
-        return {"text": text, "index": done.handle.index, "logprobs": None, "finish_reason": finish_reason(done)}
+        probs = self._whole_probs(done)
+        return {"text": text, "index": done.handle.index, "logprobs": probs, "finish_reason": finish_reason(done)}
 
 
 class OaiChatFormat(_OaiFormat):
@@ -238,8 +260,8 @@ class OaiChatFormat(_OaiFormat):
     chunk_object = "chat.completion.chunk"
     id_prefix = "chatcmpl-"
 
-    def __init__(self, request: CompletionRequest, model: str, build: str) -> None:
-        super().__init__(request, model, build)
+    def __init__(self, request: CompletionRequest, model: str, build: str, logprobs: Logprobs) -> None:
+        super().__init__(request, model, build, logprobs)
         self._opened: set[int] = set()
 
     def chunk(self, chunk: Chunk) -> bytes:
@@ -258,12 +280,18 @@ class OaiChatFormat(_OaiFormat):
         delta = {"role": "assistant", "content": None}
         return sse({"choices": [{"finish_reason": None, "index": index, "delta": delta}], **self._envelope})
 
-    def _choice(self, index: int, text: bytes) -> bytes:
-        return b'{"finish_reason":null,"index":%d,"delta":{"content":%b}}' % (index, text)
+    def _choice(self, index: int, text: bytes, probs: bytes) -> bytes:
+        if probs == b"null":
+            return b'{"finish_reason":null,"index":%d,"delta":{"content":%b}}' % (index, text)
+        return b'{"finish_reason":null,"index":%d,"delta":{"content":%b},"logprobs":%b}' % (index, text, probs)
+
+    def _probs_json(self, found: Sequence[TokenProbs]) -> dict[str, Any]:
+        return self._logprobs.chat(found)
 
     def _empty_choice(self, index: int, reason: str | None) -> dict[str, Any]:
         return {"finish_reason": reason, "index": index, "delta": {}}
 
     def _whole_choice(self, done: Done) -> dict[str, Any]:
         message = {"role": "assistant", "content": "".join(done.handle.parts)}
-        return {"finish_reason": finish_reason(done), "index": done.handle.index, "message": message}
+        choice = {"finish_reason": finish_reason(done), "index": done.handle.index, "message": message}
+        return {**choice, "logprobs": self._whole_probs(done)} if self._request.sampling.n_probs else choice

@@ -61,6 +61,12 @@ class FakeBackend:
     def piece(self, token: int) -> bytes:
         return self._inner.piece(token)
 
+    def check_grammar(self, grammar: str) -> None:
+        self._inner.check_grammar(grammar)
+
+    def schema_grammar(self, schema: Any) -> str:
+        return self._inner.schema_grammar(schema)
+
     def close(self) -> None:
         self._inner.close()
 
