@@ -67,6 +67,18 @@ class Scheduler:
         self._tenancy.admit(now)
         return finished
 
+    def cells_of(self, slot: int) -> list[int] | None:
+        """Tokens that an idle slot remembers; None while a task is in it."""
+        found = self._slots[slot]
+        return None if found.task is not None else list(found.cells)
+
+    def set_cells(self, slot: int, cells: list[int]) -> None:
+        """What an idle slot holds from now on, after its caller changed the memory behind it. RuntimeError for a busy slot."""
+        found = self._slots[slot]
+        if found.task is not None:
+            raise RuntimeError(f"slot {slot} is busy with task {found.task_id}")
+        found.cells = list(cells)
+
     @property
     def n_busy(self) -> int:
         return len(self._tenancy.where)
