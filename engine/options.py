@@ -49,6 +49,7 @@ class Options:
     cont_batching: bool
     cache_prompt: bool
     policy: Policy
+    slot_save_path: Path | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
 
     @property
@@ -196,6 +197,8 @@ def _server_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
     add("--no-slots", dest="slots", action="store_false", help="do not serve GET /slots")
     add("--metrics", action="store_true", default=bool(metrics), help="serve GET /metrics")
     add("--props", action="store_true", default=bool(props), help="allow POST /props")
+    text = "folder for saved slots; without it slots are not saved"
+    add("--slot-save-path", default=env.text("LLAMA_ARG_SLOT_SAVE_PATH", ""), metavar="PATH", help=text)
     cont, cache = env.switch("LLAMA_ARG_CONT_BATCHING"), env.switch("LLAMA_ARG_CACHE_PROMPT")
     text = "prompts share batches with generation (default)"
     add("-cb", "--cont-batching", dest="cont", action="store_true", default=cont is not False, help=text)
@@ -246,6 +249,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         slot_prompt_similarity=args.slot_prompt_similarity,
         cont_batching=args.cont,
         cache_prompt=args.cache,
+        slot_save_path=_folder(parser, "--slot-save-path", args.slot_save_path),
         policy=Policy(PrefillOrder(args.prefill_order), RotationStart(args.rotation_start), PhaseMode(args.phase)),
     )
 
@@ -260,6 +264,12 @@ def _check_choice(parser: argparse.ArgumentParser, name: str, value: str) -> Non
     for action in parser._actions:
         if flag in action.option_strings and action.choices is not None and value not in action.choices:
             parser.error(f"argument {flag}: {value!r} is not one of {', '.join(action.choices)}")
+
+
+def _folder(parser: argparse.ArgumentParser, flag: str, path: str) -> Path | None:
+    if path and not Path(path).is_dir():
+        parser.error(f"argument {flag}: {path} is not a folder")
+    return Path(path) if path else None
 
 
 def _keys(parser: argparse.ArgumentParser, inline: str, path: str) -> tuple[str, ...]:

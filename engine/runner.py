@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from engine.backends.base import Backend, BackendError, KvFull
@@ -27,6 +28,36 @@ log = logging.getLogger("engine.runner")
 
 KV_EXCEEDED = "Context size has been exceeded."
 _STALLED_S = 0.002  # pause when there is work but nothing to run: time alone can open a barrier
+
+
+class SlotBusy(Exception):
+    """A slot was not idle for as long as its caller would wait."""
+
+
+SlotEdit = Callable[[list[int]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    slot: int
+    edit: SlotEdit
+    deadline: float
+    result: asyncio.Future[Any]
+
+    def run(self, cells: list[int]) -> Any:
+        """What the edit gave, or the exception that it raised."""
+        try:
+            return self.edit(cells)
+        except Exception as error:
+            return error
+
+    def settle(self, answer: Any) -> None:
+        if self.result.done():
+            return
+        if isinstance(answer, Exception):
+            self.result.set_exception(answer)
+        else:
+            self.result.set_result(answer)
 
 
 class Runner:
@@ -47,6 +78,7 @@ class Runner:
         self._submitted: dict[int, float] = {}  # tasks in the inbox, with the time they came
         self._handles: dict[int, Handle] = {}
         self._by_slot: dict[int, Handle] = {}  # current or previous task of each slot
+        self._edits: deque[_Edit] = deque()
         self._pieces: dict[int, bytes] = {}
         self._out: list[Event] = []
         self.changes = 0  # grows with each iteration and each change of state between iterations
@@ -123,6 +155,17 @@ class Runner:
         self._wake.set()
         return policy
 
+    async def edit_slot(self, slot: int, edit: SlotEdit, patience: float) -> Any:
+        """Runs `edit` on the loop thread, between batches, once the slot is idle; its result.
+
+        `edit` gets the tokens that the slot holds, and changes the list to what the slot holds after it. Raises what `edit`
+        raises, and SlotBusy when the slot is busy for `patience` seconds.
+        """
+        result: asyncio.Future[Any] = self._loop.create_future()
+        self._edits.append(_Edit(slot, edit, self.clock.now() + patience, result))
+        self._wake.set()
+        return await result
+
     def task_of(self, task_id: int | None, slot: int) -> Handle | None:
         """The handle of a slot's task; of an idle slot the task that it had before, None when it never had one."""
         handle = None if task_id is None else self._handles.get(task_id)
@@ -154,6 +197,9 @@ class Runner:
     def _turn(self) -> bool:
         """One iteration; False when there was nothing to do."""
         began = self.clock.now()
+        if self._edits:
+            self._edit_slots(began)
+            began = self.clock.now()
         with self._lock:
             self._take_inbox(began)
             plan = self._scheduler.plan(began)
@@ -193,6 +239,26 @@ class Runner:
         self._absorb(plan, settlement, now)
         self.changes += 1
         return True
+
+    def _edit_slots(self, now: float) -> None:
+        """Outside the lock: a file of a long prompt takes a while, and nobody else gives a slot a task."""
+        for _ in range(len(self._edits)):
+            edit = self._edits.popleft()
+            with self._lock:
+                cells = self._scheduler.cells_of(edit.slot)
+            if edit.result.cancelled():
+                continue
+            if cells is None:
+                if now < edit.deadline:
+                    self._edits.append(edit)
+                else:
+                    self._call(edit.settle, SlotBusy(f"Slot {edit.slot} stays busy."))
+                continue
+            answer = edit.run(cells)
+            with self._lock:
+                self._scheduler.set_cells(edit.slot, cells)
+                self.changes += 1
+            self._call(edit.settle, answer)
 
     def _take_inbox(self, now: float) -> None:
         inbox = self._inbox
@@ -347,6 +413,8 @@ class Runner:
             self._drop(list(self._handles.values()), message, now)
             self.changes += 1
             self._wake_watchers()
+        while self._edits:
+            self._call(self._edits.popleft().settle, SlotBusy(message))
         self._publish()
 
     def _drop(self, handles: Sequence[Handle], message: str, now: float) -> None:

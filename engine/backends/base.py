@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from engine.scheduler.plan import Outcome, Plan
@@ -86,6 +87,14 @@ class Backend(Protocol):
 
     def clear(self, slot: int) -> None:
         """Drop every cell of a slot."""
+        ...
+
+    def save(self, slot: int, tokens: Sequence[int], path: Path) -> None:
+        """Write the slot's cells, which hold `tokens`, to a file. Raises BackendError; the file is whole or as before."""
+        ...
+
+    def restore(self, slot: int, path: Path) -> list[int]:
+        """Fill an idle slot from a file; the tokens that its cells hold then. Raises BackendError, and the slot is empty."""
         ...
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]: ...

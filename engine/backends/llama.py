@@ -148,6 +148,26 @@ class LlamaBackend:
     def clear(self, slot: int) -> None:
         self._context.memory_seq_rm(slot, -1, -1)
 
+    def save(self, slot: int, tokens: Sequence[int], path: Path) -> None:
+        """The file is one that llama-server reads too."""
+        part = path.with_name(path.name + ".part")
+        try:
+            if not self._context.memory_seq_rm(slot, len(tokens), -1):
+                raise BackendError("this model's memory holds more than the slot's tokens and cannot drop the rest")
+            self._context.save_state_seq_file(str(part), slot, list(tokens))
+            part.replace(path)
+        except (OSError, ValueError, RuntimeError) as error:
+            part.unlink(missing_ok=True)
+            raise BackendError(f"the slot could not be saved: {error}") from error
+
+    def restore(self, slot: int, path: Path) -> list[int]:
+        try:
+            tokens: list[int] = self._context.load_state_seq_file(str(path), slot, self.info.n_ctx_slot)
+        except (OSError, ValueError, RuntimeError) as error:
+            self.clear(slot)
+            raise BackendError("the file is no saved slot of this model, or there is no room for it in the KV cache") from error
+        return tokens
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]:
         tokens: list[int] = self._vocab.tokenize(text, add_special, parse_special)
         return tokens

@@ -5,9 +5,11 @@ For experiments at sizes that the machine could not compute, and for tests that 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from engine.backends.base import BackendError, BackendOptions, KvFull, ModelInfo
@@ -107,6 +109,23 @@ class SimulatedBackend:
 
     def clear(self, slot: int) -> None:
         self._cells[slot].clear()
+
+    def save(self, slot: int, tokens: Sequence[int], path: Path) -> None:
+        """The tokens alone: everything else follows from them."""
+        try:
+            path.write_text(json.dumps(list(tokens)), encoding="utf-8")
+        except OSError as error:
+            raise BackendError(f"the slot could not be saved: {error}") from error
+
+    def restore(self, slot: int, path: Path) -> list[int]:
+        self.clear(slot)
+        try:
+            tokens: list[int] = json.loads(path.read_text(encoding="utf-8"))
+            known = [_known(token) for token in tokens]
+        except (OSError, ValueError, TypeError) as error:
+            raise BackendError("the file is no saved slot of this model, or there is no room for it in the KV cache") from error
+        self._write(Entry(slot, -1, EntryKind.PROMPT, known, 0, False))
+        return known
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]:
         return [BOS, *_ids(text, parse_special)] if add_special else list(_ids(text, parse_special))

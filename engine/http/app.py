@@ -21,6 +21,7 @@ from engine.http.direct import remember_transport
 from engine.http.errors import ApiError
 from engine.http.info import InfoRoutes
 from engine.http.metrics import MetricsRoute
+from engine.http.slots import SlotRoutes
 from engine.http.state import ServerState, loading_error
 
 log = logging.getLogger("engine.http")
@@ -48,6 +49,7 @@ def _routes(state: ServerState) -> list[BaseRoute]:
         ("GET", "/health /v1/health", info.health),
         ("GET POST", "/props", info.props),
         ("GET", "/slots", info.slots),
+        ("POST", "/slots/{id}", SlotRoutes(state).act),
         ("GET", "/metrics", MetricsRoute(state).metrics),
         ("GET", "/models /v1/models", info.models),
         ("POST", "/tokenize", info.tokenize),

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -51,6 +52,12 @@ class FakeBackend:
     def clear(self, slot: int) -> None:
         self.cleared.append(slot)
         self._inner.clear(slot)
+
+    def save(self, slot: int, tokens: Any, path: Path) -> None:
+        self._inner.save(slot, tokens, path)
+
+    def restore(self, slot: int, path: Path) -> list[int]:
+        return self._inner.restore(slot, path)
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]:
         return self._inner.tokenize(text, add_special=add_special, parse_special=parse_special)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from engine.backends.base import BackendError, KvFull
 from engine.options import parse_options
+from engine.runner import SlotBusy
 from engine.scheduler.core import Scheduler
 from tests.unit.engine.harness import FLAGS, FakeBackend, Served, served
 
@@ -146,3 +148,38 @@ async def test_stopping_tells_who_still_waits(backend: FakeBackend) -> None:
         backend.open.set()
         assert await stopping
         assert '"message":"The server is shutting down."' in (await request).text
+
+
+async def test_an_edit_waits_for_its_slot_and_gives_up_in_time(engine: Served, backend: FakeBackend) -> None:
+    request = asyncio.create_task(engine.post("/completion", {"prompt": "a", "n_predict": -1, "id_slot": 0, "ignore_eos": True}))
+    await until_running(backend)
+    with pytest.raises(SlotBusy):
+        await engine.runner.edit_slot(0, lambda cells: cells.clear(), 0.0)
+    assert await engine.runner.edit_slot(1, len, 5.0) == 0
+    later = asyncio.create_task(engine.runner.edit_slot(0, len, 20.0))
+    assert (await request).status_code == 200
+    assert await later > 200
+
+
+async def test_an_edit_that_fails_tells_its_caller(engine: Served) -> None:
+    def half(cells: list[int]) -> None:
+        cells.append(7)
+        raise BackendError("the disk is full")
+
+    with pytest.raises(BackendError, match="the disk is full"):
+        await engine.runner.edit_slot(1, half, 5.0)
+    assert await engine.runner.edit_slot(1, list, 5.0) == [7]
+
+
+async def test_saved_slots_on_the_cost_model(tmp_path: Path) -> None:
+    async with served("--slot-save-path", str(tmp_path)) as engine:
+        first = (
+            await engine.post("/completion", {"prompt": "one two", "id_slot": 0, "n_predict": 4, "return_tokens": True})
+        ).json()
+        assert (await engine.post("/slots/0?action=save", {"filename": "s"})).json()["n_saved"] == first["tokens_cached"]
+        assert (await engine.post("/slots/1?action=restore", {"filename": "s"})).json()["n_restored"] == first["tokens_cached"]
+        again = (
+            await engine.post("/completion", {"prompt": "one two", "id_slot": 1, "n_predict": 4, "return_tokens": True})
+        ).json()
+        assert again["tokens"] == first["tokens"]
+        assert again["timings"]["cache_n"] == first["tokens_evaluated"] - 1
