@@ -1,6 +1,7 @@
 """Small drawings of what a policy does, from worked rows. Pure.
 
-The rows: prompts of 20, 20 and 3 tokens on slots 0, 1 and 2, in batches of 8.
+The rows, in batches of 8: prompts of 20, 20 and 3 tokens on slots 0, 1 and 2, and for the fields about generation those that
+docs/scheduler.md works out for them; a decode token is a token.
 """
 
 from __future__ import annotations
@@ -28,6 +29,18 @@ ROWS: dict[str, list[Row]] = {
     "prefill_order=shortest_first": [[(2, 3), (0, 5)], [(0, 8)], [(0, 7), (1, 1)], [(1, 8)], [(1, 8)], [(1, 3)]],
     "rotation_start=after_last": [[(0, 8)], [(1, 8)], [(2, 3), (0, 5)], [(1, 8)], [(0, 7), (1, 1)], [(1, 3)]],
     "rotation_start=after_first": [[(0, 8)], [(1, 8)], [(2, 3), (0, 5)], [(0, 7), (1, 1)], [(1, 8)], [(1, 3)]],
+    "barrier_join=first_completion": [[(0, 5), (1, 3)], *[[(0, 8)]] * 4, [(0, 3)], [(2, 3)]],
+    "barrier_join=window": [[(0, 5), (1, 3)], [(0, 5), (2, 3)], *[[(0, 8)]] * 3, [(0, 6)]],
+    "barrier_max_generation_tokens": [
+        [(0, 2), (1, 3)],
+        [(0, 1), (1, 1)],
+        [(2, 8)],
+        [(2, 4)],
+        [(0, 1), (1, 1), (2, 1)],
+        *[[(0, 1), (2, 1)]] * 2,
+        [(0, 1)],
+    ],
+    "decode_share": [[(0, 1)], [(0, 1), (1, 7)], *[[(0, 1)]] * 2, [(0, 1), (1, 7)], *[[(0, 1)]] * 3, [(0, 1), (1, 7)]],
     "prefill_chunk": [[(0, 2), (1, 2), (2, 2)], [(0, 2), (1, 2), (2, 1)], *[[(0, 2), (1, 2)]] * 8],
 }
 

@@ -6,6 +6,7 @@ The modules under js/live/ keep it true and write the same words.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,23 @@ HUES = 8
 KINDS = {"engine": "engine", "llama_server": "llama-server"}
 CANNOT = "This server cannot switch policies"
 ORDER_OF_STATES = ("generating", "prompt", "held", "waiting", "queued", "idle")
-SHORT_NAMES = {"prefill_order": "prefill", "rotation_start": "rotation", "barrier_max_hold_ms": "longest hold, ms"}
+SHORT_NAMES = {
+    "prefill_order": "prefill",
+    "rotation_start": "rotation",
+    "decode_share": "share of generation",
+    "barrier_join": "cohort closes at",
+    "barrier_join_window_ms": "window, ms",
+    "barrier_max_hold_ms": "longest hold, ms",
+    "barrier_max_generation_tokens": "tokens at a stretch",
+}
 # Fields that matter only under a value of another field.
-DEPENDS_ON = {"rotation_start": ("prefill_order", "rotating"), "barrier_max_hold_ms": ("phase", "barrier")}
+DEPENDS_ON = {
+    "rotation_start": ("prefill_order", "rotating"),
+    "barrier_join": ("phase", "barrier"),
+    "barrier_join_window_ms": ("barrier_join", "window"),
+    "barrier_max_hold_ms": ("phase", "barrier"),
+    "barrier_max_generation_tokens": ("phase", "barrier"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,14 @@ def field_name(name: str) -> str:
     return SHORT_NAMES.get(name, name.replace("_", " "))
 
 
+def counts(effective: Mapping[str, Any], name: str) -> bool:
+    """Whether a field matters now: the field that it depends on has the value for it, and matters itself."""
+    if name not in DEPENDS_ON:
+        return True
+    other, wanted = DEPENDS_ON[name]
+    return bool(effective.get(other) == wanted) and counts(effective, other)
+
+
 def chips(state: State) -> list[dict[str, Any]]:
     """A chip for each policy field that counts now; `why` is filled, and the chip amber, when another value is in force."""
     policy = state.get("policy")
@@ -113,8 +136,7 @@ def chips(state: State) -> list[dict[str, Any]]:
     asked, effective, reasons = policy["requested"], policy["effective"], policy.get("reasons") or {}
     shown = []
     for name, value in effective.items():
-        other, wanted = DEPENDS_ON.get(name, ("", ""))
-        if other and effective.get(other) != wanted:
+        if not counts(effective, name):
             continue
         why = reasons.get(name, "") if asked.get(name) != value else ""
         text = words(value) + (_cohort_words(state) if name == "phase" else "")

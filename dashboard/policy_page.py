@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from dashboard.drawings import Drawing, drawing
-from dashboard.first_view import DEPENDS_ON, words
+from dashboard.first_view import DEPENDS_ON, counts, words
+from dashboard.policy_words import DRAWN, OPTION_SENTENCES, SENTENCES, TITLES, unit
+from dashboard.present import grouped
 
 type Json = dict[str, Any]
 
-TITLES = {
-    "prefill_order": "Prefill order",
-    "rotation_start": "Rotation starts",
-    "phase": "Phase",
-    "barrier_max_hold_ms": "Longest hold",
-    "prefill_chunk": "Prefill chunk",
-}
-SENTENCES = {
-    "prefill_order": "Whose prompt enters the next batch first. Drawn: prompts of 20, 20 and 3 tokens in batches of 8; "
-    "each column is one batch.",
-    "rotation_start": "Where the next rotating pass begins. It counts under rotating alone.",
-    "phase": "Whether prompts and generation may share a batch. Drawn: three slots over time; hatched is held.",
-    "barrier_max_hold_ms": "How long a finished prompt may be held by its cohort. Then the finished ones generate, and the "
-    "others join the next cohort with what they have.",
-    "prefill_chunk": "The most prompt tokens one slot may put into a batch. Smaller chunks shorten stalls and cost throughput.",
-}
-OPTION_SENTENCES = {
-    "prefill_order=physical": "Lowest slot first. A long prompt on slot 0 keeps the others out.",
-    "prefill_order=rotating": "Starts after a slot served in the batch before. Nobody is passed over for more than one round.",
-    "prefill_order=fair": "Every waiting slot gets an equal share of each batch.",
-    "prefill_order=shortest_first": "Fewest tokens left first. Long prompts can starve.",
-    "rotation_start=after_first": "After the first slot of the batch before: each waiting slot leads a batch once a round.",
-    "rotation_start=after_last": "After the last one, which can squeeze a slot that keeps coming last.",
-    "phase=continuous": "Generation goes on beside prompts, one token a batch.",
-    "phase=barrier": "All prompts of a cohort first, then all generate together.",
-}
 REASONS = (
     "chat waits behind long prompts",
     "streams stutter while prompts come in",
@@ -48,6 +25,7 @@ REASONS = (
 # seconds, words; None is until changed
 DURATIONS: tuple[tuple[int | None, str], ...] = ((300, "5 min"), (1800, "30 min"), (7200, "2 h"), (None, "until changed"))
 PREFIX = "set."
+UNBOUNDED = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +41,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One policy field. `options` for an enum, else a number from `low` to `high`, where "" means no limit."""
+    """One policy field. `options` for an enum, else a number; what it may be stands in `limits`."""
 
     name: str
     title: str
@@ -76,8 +54,9 @@ class Card:
     options: list[Option] = field(default_factory=list)
     number: str = ""
     unit: str = ""
-    low: int | None = None
-    high: int | None = None
+    limits: str = ""
+    decimal: bool = False
+    nullable: bool = True
     drawing: Drawing | None = None
     changed: bool = False
     needs: str = ""
@@ -109,13 +88,24 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
         since_at=last.at if last and own else None,
         options=[_option(name, each, asked, wanted) for each in spec.get("values") or []],
         number="" if wanted is None else str(wanted),
-        unit="ms" if name.endswith("_ms") else "tokens",
-        low=spec.get("minimum"),
-        high=spec.get("maximum"),
+        unit=unit(name),
+        limits=" ".join(filter(None, (limits(spec), DRAWN.get(name, "")))),
+        decimal=spec.get("type") == "number",
+        nullable=bool(spec.get("nullable", True)),
         drawing=drawing(name),
         changed=wanted != asked,
-        needs=f"counts under {words(other)} {words(value)} alone" if other and policy["effective"].get(other) != value else "",
+        needs=f"counts under {words(other)} {words(value)} alone" if not counts(policy["effective"], name) else "",
     )
+
+
+def limits(spec: Mapping[str, Any]) -> str:
+    """ "1 to 2048, empty for off."; a bound that no one reaches is not told."""
+    low, high = spec.get("minimum"), spec.get("maximum")
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return ""
+    places = 0 if isinstance(low, int) and isinstance(high, int) else 2
+    told = f"{low} or more" if high >= UNBOUNDED else f"{grouped(low, places)} to {grouped(high, places)}"
+    return f"{told}, empty for off." if spec.get("nullable", True) else f"{told}."
 
 
 def _since(last: Any, own: bool) -> str:
@@ -138,10 +128,10 @@ def _option(name: str, value: Any, asked: Any, wanted: Any) -> Option:
 
 
 class NotANumber(ValueError):
-    """A field's text that is no whole number; the message is one sentence, `field` the field."""
+    """A field's text that is no number, or no whole one where that is asked; the message is one sentence."""
 
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(f"{TITLES.get(name, name)}: {text!r} is not a whole number.")
+    def __init__(self, name: str, text: str, kind: str) -> None:
+        super().__init__(f"{TITLES.get(name, name)}: {f'{text!r} is not {kind}' if text else f'it needs {kind}'}.")
         self.field = name
 
 
@@ -150,18 +140,23 @@ def chosen_in(form: Mapping[str, str], fields: Mapping[str, Json]) -> Json:
     chosen: Json = {}
     for name, spec in fields.items():
         text = form.get(PREFIX + name)
-        if text is None:
-            continue
-        if spec.get("values"):
-            chosen[name] = text
-        elif not text.strip():
-            chosen[name] = None
-        else:
-            try:
-                chosen[name] = int(text.strip().replace(",", ""))
-            except ValueError:
-                raise NotANumber(name, text.strip()) from None
+        if text is not None:
+            chosen[name] = text if spec.get("values") else number_in(name, text.strip(), spec)
     return chosen
+
+
+def number_in(name: str, text: str, spec: Json) -> float | None:
+    """Empty is null where the field allows it; 1,024 is a whole number, and a fraction has a point."""
+    if not text and spec.get("nullable", True):
+        return None
+    fraction = spec.get("type") == "number"
+    try:
+        value = float(text) if fraction else int(text.replace(",", ""))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise NotANumber(name, text, "a number with a point, such as 0.5" if fraction else "a whole number")
+    return value
 
 
 def changed_in(chosen: Json, policy: Json, seen: Json) -> Json:

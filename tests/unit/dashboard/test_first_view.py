@@ -6,6 +6,7 @@ import pytest
 
 from dashboard import first_view, policy_page, present
 from dashboard.drawings import ROWS, batches
+from tests.support.javascript import evaluate
 from tests.support.sample_states import EXAMPLES, Json, examples
 from tests.unit.scheduler.harness import Bench
 
@@ -103,8 +104,59 @@ def test_the_drawings_show_what_the_engine_does(key: str, policy: dict[str, obje
     for number, tokens in enumerate((20, 20, 3)):
         bench.submit(number, tokens)
     bench.run()
-    drawn = [" ".join(f"s{number}:{tokens}" for number, tokens in row) for row in ROWS[key]]
-    assert drawn == bench.rows
+    assert drawn(key) == bench.rows
+
+
+@pytest.mark.parametrize("join", ["first_completion", "window"])
+def test_the_drawings_of_the_join_show_what_the_engine_does(join: str) -> None:
+    bench = Bench.make(3, policy={"phase": "barrier", "barrier_join": join, "barrier_join_window_ms": 3000})
+    bench.submit(0, 40)
+    bench.submit(1, 3)
+    bench.step()
+    bench.submit(2, 3)
+    assert drawn(f"barrier_join={join}") == counted(bench.run())
+
+
+def test_the_drawing_of_tokens_at_a_stretch_shows_what_the_engine_does() -> None:
+    bench = Bench.make(3, policy={"phase": "barrier", "barrier_max_generation_tokens": 2})
+    bench.submit(0, 2, n_predict=6)
+    bench.submit(1, 3, n_predict=3)
+    bench.step()
+    bench.submit(2, 12, n_predict=4)
+    assert drawn("barrier_max_generation_tokens") == counted(bench.run())
+
+
+def test_the_drawing_of_the_share_shows_what_the_engine_does() -> None:
+    bench = Bench.make(3, policy={"decode_share": 0.5})
+    bench.submit(0, 1, n_predict=100)
+    bench.step()
+    bench.submit(1, 40)
+    for _ in range(9):
+        plan = bench.scheduler.plan(bench.now)
+        bench.now += 3.0 if any(entry.slot == 1 for entry in plan.entries) else 1.0
+        bench.close(plan, bench.scheduler.settle(plan, bench.model.run(plan), bench.now))
+    assert drawn("decode_share") == counted(bench)[1:]
+
+
+def drawn(key: str) -> list[str]:
+    return [" ".join(f"s{number}:{tokens}" for number, tokens in row) for row in ROWS[key]]
+
+
+def counted(bench: Bench) -> list[str]:
+    """A decode token is drawn as one token."""
+    return [row.replace("*", ":1") for row in bench.rows]
+
+
+def test_a_field_counts_when_all_that_it_hangs_on_does() -> None:
+    rows = [("barrier", "window"), ("barrier", "first_completion"), ("continuous", "window")]
+    effective = [{"phase": phase, "barrier_join": join} for phase, join in rows]
+    names = ["barrier_join", "barrier_join_window_ms", "decode_share"]
+    here = [[first_view.counts(each, name) for name in names] for each in effective]
+    assert here == [[True, True, True], [True, False, True], [False, False, True]]
+    there = evaluate(
+        "live/words.js", "value[0].map((e) => value[1].map((n) => module.counts({effective: e}, n)))", [effective, names]
+    )
+    assert there == here
 
 
 def test_a_batch_is_drawn_from_the_bottom_up() -> None:

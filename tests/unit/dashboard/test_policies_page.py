@@ -14,6 +14,8 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.policy_page import change_words
+from dashboard.policy_words import SENTENCES, TITLES
+from engine.scheduler.policy import Policy, table
 from scheduler_api import policies
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
 from scheduler_api.models import PolicyChange, PolicyOutcome, Server
@@ -208,6 +210,56 @@ def test_a_number_is_sent_as_one_and_a_word_is_not(
     assert fake.asked[0]["changes"] == {"prefill_chunk": 512}
     response = operator_client.post(reverse("policy-review", args=[server.pk]), form(fake, prefill_chunk="many"), headers=HTMX)
     assert "is not a whole number" in response.text
+
+
+@pytest.fixture
+def whole_engine(server: Server, fake: FakePolicies, states: dict[int, Json]) -> Json:
+    """The server offers every field of the engine, as it stands at the start."""
+    fields: Json = {name: spec.as_dict() for name, spec in table(2048).items()}
+    states[server.pk]["switching"]["fields"] = fields
+    for part in ("requested", "effective"):
+        fake.policy[part] = Policy().as_dict()
+    return fields
+
+
+def test_every_field_of_the_engine_has_its_card_with_words_of_the_house(
+    operator_client: Client, server: Server, whole_engine: Json
+) -> None:
+    text = operator_client.get(reverse("policies", args=[server.pk])).text
+    for name in whole_engine:
+        assert f'<h2 id="p-{name}">{TITLES[name]}</h2>' in text
+        assert name in SENTENCES
+    assert "0.01 to 0.99, empty for off. Drawn: 0.5" in text
+    assert "1 or more, empty for off. Drawn: 2 at a stretch" in text
+    assert 'name="set.barrier_join_window_ms" value="1000" size="6">' in text
+    assert "counts under barrier join window alone" in text
+
+
+def test_a_share_is_sent_as_a_fraction(operator_client: Client, server: Server, fake: FakePolicies, whole_engine: Json) -> None:
+    sent = {"reason": "why", "ttl": ""}
+    form_of = {name: "" if value is None else str(value) for name, value in fake.policy["requested"].items()}
+    url = reverse("policy-switch", args=[server.pk])
+    operator_client.post(url, form(fake, **form_of | {"decode_share": "0.5"}) | sent)
+    assert [each["changes"] for each in fake.asked] == [{"decode_share": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("decode_share", "0,5", "is not a number with a point, such as 0.5."),
+        ("decode_share", "nan", "is not a number with a point, such as 0.5."),
+        ("barrier_join_window_ms", "", "Window to join: it needs a whole number."),
+        ("barrier_max_generation_tokens", "2.5", "is not a whole number."),
+    ],
+)
+def test_what_is_no_number_is_said_before_the_server_is_asked(
+    operator_client: Client, server: Server, fake: FakePolicies, whole_engine: Json, name: str, text: str, sentence: str
+) -> None:
+    form_of = {each: "" if value is None else str(value) for each, value in fake.policy["requested"].items()}
+    url = reverse("policy-review", args=[server.pk])
+    response = operator_client.post(url, form(fake, **form_of | {name: text}), headers=HTMX)
+    assert sentence in response.text
+    assert fake.asked == []
 
 
 def test_a_viewer_reads_the_cards_and_cannot_change_them(viewer_client: Client, server: Server, fake: FakePolicies) -> None:

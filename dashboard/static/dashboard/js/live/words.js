@@ -9,8 +9,22 @@ export const HEALTH = {
   up: ["up", "q", "Serving"],
 };
 const ORDER_OF_STATES = ["generating", "prompt", "held", "waiting", "queued", "idle"];
-const SHORT_NAMES = { prefill_order: "prefill", rotation_start: "rotation", barrier_max_hold_ms: "longest hold, ms" };
-const DEPENDS_ON = { rotation_start: ["prefill_order", "rotating"], barrier_max_hold_ms: ["phase", "barrier"] };
+const SHORT_NAMES = {
+  prefill_order: "prefill",
+  rotation_start: "rotation",
+  decode_share: "share of generation",
+  barrier_join: "cohort closes at",
+  barrier_join_window_ms: "window, ms",
+  barrier_max_hold_ms: "longest hold, ms",
+  barrier_max_generation_tokens: "tokens at a stretch",
+};
+const DEPENDS_ON = {
+  rotation_start: ["prefill_order", "rotating"],
+  barrier_join: ["phase", "barrier"],
+  barrier_join_window_ms: ["barrier_join", "window"],
+  barrier_max_hold_ms: ["phase", "barrier"],
+  barrier_max_generation_tokens: ["phase", "barrier"],
+};
 
 export function fieldName(name) {
   return SHORT_NAMES[name] ?? name.replaceAll("_", " ");
@@ -24,7 +38,7 @@ export function value(of) {
 
 export function counts(policy, name) {
   const rule = DEPENDS_ON[name];
-  return !rule || policy.effective[rule[0]] === rule[1];
+  return !rule || (policy.effective[rule[0]] === rule[1] && counts(policy, rule[0]));
 }
 
 export function summary(slots) {
