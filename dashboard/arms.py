@@ -54,7 +54,7 @@ def choices(arm: str, fields: Mapping[str, Any], chosen: Mapping[str, Any]) -> l
 def _choice(name: str, field: str, spec: Mapping[str, Any], chosen: Mapping[str, Any]) -> Choice:
     values = tuple((str(value), words(value)) for value in spec.get("values") or ())
     picked = chosen.get(name, "")
-    said = [] if values else [f"{unit(field)}, {limits(spec)}".replace("empty for off.", OFF).strip(" ,.")]
+    said = [] if values else [f"{unit(field)}, {_limits(spec)}".strip(" ,")]
     if field in NEEDS:
         said.append(f"counts with {LABELS[NEEDS[field][0]]} {words(NEEDS[field][1])}")
     return Choice(
@@ -86,7 +86,7 @@ def asked(arm: str, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[
 
 
 def _number(arm: str, field: str, text: str, spec: Mapping[str, Any]) -> float | None:
-    may_be = f"Arm {arm}, {LABELS[field]}: {limits(spec).replace('empty for off.', OFF).strip(' .')}; it is {text}."
+    may_be = f"Arm {arm}, {LABELS[field]}: {_limits(spec)}; it is {text}."
     try:
         value = number_in(field, "" if text == OFF else text, dict(spec))
     except NotANumber:
@@ -94,6 +94,10 @@ def _number(arm: str, field: str, text: str, spec: Mapping[str, Any]) -> float |
     if value is not None and not spec.get("minimum", value) <= value <= spec.get("maximum", value):
         raise ExperimentRefused(may_be)
     return value
+
+
+def _limits(spec: Mapping[str, Any]) -> str:
+    return limits(spec).replace(", empty for off", f" or {OFF}").strip(".")
 
 
 def _counts(policy: Mapping[str, Any], field: str) -> bool:

@@ -17,7 +17,7 @@ def test_every_field_of_the_engine_can_be_set() -> None:
     assert list(offered) == list(arms.LABELS)
     assert [text for _, text in offered["barrier_join"].values] == ["as it is now", "first completion", "window"]
     assert (offered["decode_share"].values, offered["decode_share"].chosen) == ((), "0.5")
-    assert offered["decode_share"].needs == "of the time, 0.01 to 0.99, off"
+    assert offered["decode_share"].needs == "of the time, 0.01 to 0.99 or off"
     assert offered["prefill_chunk"].chosen == "off"
     assert offered["barrier_join_window_ms"].needs.endswith("; counts with cohort closes at window")
 
