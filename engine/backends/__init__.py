@@ -16,7 +16,7 @@ SPINS = "8000"  # about 0.4 ms: longer than the pause between two steps, much sh
 def limit_spinning(environment: MutableMapping[str, str]) -> None:
     """Let OpenMP's threads wait for each other asleep, after a short spin, unless the operator chose otherwise.
 
-    By default they spin for up to 15 ms. As soon as anything else wants the cores (the HTTP thread, a client, the console), each of
+    By default they spin for up to 15 ms. As soon as anything else wants the cores (the HTTP thread, a client, a console), each of
     the dozens of barriers in a decode step then costs a time slice: steps take 100 times as long. See docs/adr/0004.
     """
     if "OMP_WAIT_POLICY" not in environment:
