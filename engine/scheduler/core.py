@@ -143,10 +143,11 @@ class Scheduler:
     def _fill(self, draft: Draft, generating: list[Slot], pending: list[Slot], policy: Policy, now: float) -> None:
         """Decode tokens, then prompt tokens unless something keeps the prompts out of this batch as a whole."""
         kept_out = ""
-        if self._share.prompts_wait(policy.decode_share, contended=bool(generating and pending), now=now):
+        contended = bool(generating and pending)
+        if contended and not self.config.cont_batching:
+            kept_out, contended = waits.not_continuous(generating[0].id), False
+        if self._share.prompts_wait(policy.decode_share, contended=contended, now=now):
             kept_out = waits.owed(self._share.debt)
-        elif generating and not self.config.cont_batching:
-            kept_out = waits.not_continuous(generating[0].id)
         leader = None
         if self._longest >= self._patience:
             leader = self._leader(generating, [] if kept_out else pending, policy)

@@ -88,6 +88,14 @@ class TestAccount:
         made.close(plan, made.scheduler.fail(plan, "Compute error.", made.now))
         assert made.scheduler._share.debt == 2.0
 
+    def test_without_continuous_batching_nothing_contends(self) -> None:
+        made = Bench.make(policy={"decode_share": 0.5}, cont_batching=False)
+        made.submit(0, 1, n_predict=4)
+        timed(made, 3.0, 1.0)
+        made.submit(1, 8)
+        timed(made, 3.0, 1.0)
+        assert made.slot(1)["waiting_for"] == "continuous batching is off and slot 0 generates"
+
     def test_a_switch_counts_from_the_next_iteration(self) -> None:
         made = self.bench(None)
         timed(made, 3.0, 1.0)
