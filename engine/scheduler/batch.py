@@ -13,6 +13,9 @@ from engine.scheduler.policy import Policy, PrefillOrder
 from engine.scheduler.slots import Slot, SlotState
 from engine.scheduler.task import Group
 
+# looked up once: these are used for every slot in every batch
+PROMPT, IN_BATCH = EntryKind.PROMPT, SlotState.PROMPT
+
 
 @dataclass(slots=True)
 class Draft:
@@ -78,25 +81,24 @@ def add_prompts(
         draft.group, draft.anchor = first.group, first.id
     for take in division.takes:
         _add_prompt(draft, take, slots, now)
+        draft.n_tokens += take.n
     _explain(draft, division, config.n_batch, now)
     return next_cursor(cursor, division.takes, policy)
 
 
 def _add_prompt(draft: Draft, take: Take, slots: Sequence[Slot], now: float) -> None:
-    slot, n = take.slot, take.n
+    slot = take.slot
     if not slot.visited:
         _first_visit(draft, slot, now)
-    if slot.state is not SlotState.PROMPT:
-        slot.enter(SlotState.PROMPT, now)
+    if slot.state is not IN_BATCH:
+        slot.enter(IN_BATCH, now)
     slot.why = ""
     slot.passed = 0
-    begin = len(slot.cells)
-    end = begin + n
-    last = end == len(slot.prompt)
+    prompt, begin = slot.prompt, len(slot.cells)
+    end = begin + take.n
+    last = end == len(prompt)
     copy_to = _start_children(draft, slot.task_id, slots) if last and slot.task is not None and slot.task.children else ()
-    tokens = slot.prompt[begin:end]
-    draft.entries.append(make(Entry, (slot.id, slot.task_id, EntryKind.PROMPT, tokens, begin, last, copy_to)))
-    draft.n_tokens += n
+    draft.entries.append(make(Entry, (slot.id, slot.task_id, PROMPT, prompt[begin:end], begin, last, copy_to)))
 
 
 def _first_visit(draft: Draft, slot: Slot, now: float) -> None:
@@ -118,7 +120,7 @@ def _explain(draft: Draft, division: Division, n_batch: int, now: float) -> None
     if division.full:
         reason = waits.batch_full(draft.entries, n_batch)
         for slot in division.full:
-            draft.skip(slot, reason, now, passed_over=bool(division.takes))
+            draft.skip(slot, reason, now)
     for slot, room in division.too_big:
         draft.skip(slot, waits.too_big(slot.left, room, n_batch), now)
     for slot in division.mismatched:

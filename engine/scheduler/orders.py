@@ -84,6 +84,7 @@ def divide(order: Sequence[Slot], room: int, group: Group | None, *, chunk: int 
 
 def _deal(order: Sequence[Slot], room: int, chunk: int | None, division: Division, *, equal: bool) -> None:
     hungry: list[Take] = []
+    takes = division.takes
     sharers = len(order)
     for slot in order:
         if room <= 0:
@@ -93,11 +94,11 @@ def _deal(order: Sequence[Slot], room: int, chunk: int | None, division: Divisio
         if slot.atomic and left > room:
             division.too_big.append((slot, room))
         else:
-            want = left if chunk is None or slot.atomic else min(left, chunk)
+            want = left if chunk is None or left <= chunk or slot.atomic else chunk
             most = -(-room // sharers) if equal and not slot.atomic else room
             take = Take(slot, want if want < most else most, want)
             room -= take.n
-            division.takes.append(take)
+            takes.append(take)
             if take.n < want:
                 hungry.append(take)
         sharers -= 1

@@ -77,9 +77,9 @@ class Settling:
         self._tenancy.ended.append(self._tenancy.end(slot, FinishReason.ERROR, now, message, cells_known=False))
 
     def _prompted(self, slot: Slot, entry: Entry, outcome: Outcome, step: Step, now: float) -> None:
-        cells = slot.cells
-        cells.extend(entry.tokens)
-        self._totals.prompt_tokens += len(entry.tokens)
+        cells, tokens = slot.cells, entry.tokens
+        cells.extend(tokens)
+        self._totals.prompt_tokens += len(tokens)
         step.progress.append(make(Progress, (slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(cells))))
         if not entry.output:
             return

@@ -204,6 +204,16 @@ class TestGenerationLimit:
         made.run()
         assert [len(made.outputs[task]) for task in ids] == [6, 3, 4]
 
+    def test_after_a_switch_to_the_barrier_tokens_are_counted_from_there(self) -> None:
+        made = Bench.make(3, 8)
+        made.submit(0, 2, n_predict=20)
+        for _ in range(6):
+            made.step()
+        made.submit(1, 3)
+        made.switch(phase="barrier", barrier_max_generation_tokens=2)
+        made.run()
+        assert made.rows[6:10] == ["s0*", "s0*", "s1:3", "s0*"]
+
     def test_lifting_it_in_generation_lets_everybody_go_on_at_once(self) -> None:
         made = barrier(barrier_max_generation_tokens=2)
         made.submit(0, 2, n_predict=9, group=A)
