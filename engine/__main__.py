@@ -1,4 +1,4 @@
-"""`python -m engine`: exit code 0 after a signal, 1 when it cannot serve, 2 for a wrong flag."""
+"""`slotboard-engine`, or `python -m engine`: exit code 0 after a signal, 1 when it cannot serve, 2 for a wrong flag."""
 
 from __future__ import annotations
 
@@ -13,13 +13,28 @@ import uvloop
 
 from engine.http.server import listen, serve
 from engine.options import parse_options
+from engine.options_server import ServerOptions
+
+
+def start_log(options: ServerOptions) -> None:
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    if options.log_file is not None:
+        try:
+            handlers.append(logging.FileHandler(options.log_file, encoding="utf-8"))
+        except OSError as exc:
+            print(f"The log cannot be written to {options.log_file}: {exc.strerror}.", file=sys.stderr)
+    level = max(options.log_level, logging.WARNING)
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=handlers)
+    logging.getLogger("engine").setLevel(options.log_level)  # other libraries' information is not the operator's
 
 
 def main(argv: Sequence[str]) -> int:
     options = parse_options(argv)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    start_log(options.server)
+    for sentence in options.no_effect:
+        print(sentence, file=sys.stderr)
     try:
-        sock = listen(options.host, options.port)
+        sock = listen(options.host, options.port, reuse_port=options.server.reuse_port)
     except OSError as exc:
         reason = exc.strerror or str(exc)
         print(f"The server cannot listen on {options.host} port {options.port}: {reason}.", file=sys.stderr)
@@ -33,5 +48,10 @@ def main(argv: Sequence[str]) -> int:
     return code
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """The console script."""
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    command()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from engine.backends.base import BackendOptions, KvMode
+from engine.options_accepted import add_accepted, check_variables
+from engine.options_env import Env, WholeNumbers, number
+from engine.options_sampling import add_sampling_flags, sampling_of
+from engine.options_server import ServerOptions, add_server_flags, server_of
 from engine.scheduler.policy import FIELDS, PhaseMode, Policy, PrefillOrder, RotationStart
 from engine.scheduler.task import SamplingParams
 
@@ -17,9 +21,6 @@ DEFAULT_MODEL = Path("var/models/tiny.gguf")
 AUTO_SLOTS = 4
 START_POLICY = ("prefill_order", "rotation_start", "phase")
 KvOrigin = Literal["flag", "auto"]
-
-_TRUE = {"1", "on", "true", "yes", "enabled"}
-_FALSE = {"0", "off", "false", "no", "disabled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ class Options:
     policy: Policy
     slot_save_path: Path | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    json_schema: dict[str, Any] | None = None  # for every answer, unless a request says otherwise
+    server: ServerOptions = field(default_factory=ServerOptions)
+    no_effect: tuple[str, ...] = ()  # a sentence for each flag and variable that does nothing here
 
     @property
     def backend_options(self) -> BackendOptions:
@@ -65,95 +69,26 @@ class Options:
         )
 
 
-class _Env:
-    """Defaults from the environment, kept with the name they came from so that a bad value can be named."""
-
-    def __init__(self, parser: argparse.ArgumentParser, values: Mapping[str, str]) -> None:
-        self._parser = parser
-        self._values = values
-
-    def text(self, name: str, default: str) -> str:
-        return self._values.get(name) or default
-
-    def number(self, flag: str, name: str, default: int, convert: Callable[[str], int]) -> int:
-        """The flag's own check holds for the environment too."""
-        raw = self._values.get(name)
-        if not raw:
-            return default
-        try:
-            return convert(raw)
-        except argparse.ArgumentTypeError as exc:
-            self._parser.error(f"argument {flag}: {exc} (from environment variable {name})")
-
-    def switch(self, name: str) -> bool | None:
-        """The flag's value, None when unset. `LLAMA_ARG_NO_X` set to anything negates `LLAMA_ARG_X`, as in llama-server."""
-        if self._values.get(name.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)) is not None:
-            return False
-        raw = self._values.get(name)
-        if not raw:
-            return None
-        if raw.lower() in _TRUE:
-            return True
-        if raw.lower() in _FALSE:
-            return False
-        self._parser.error(f"environment variable {name} must be on or off, not {raw!r}")
-
-
-def _whole(low: int, high: int, *, also: tuple[int, ...] = ()) -> Callable[[str], int]:
-    def convert(raw: str) -> int:
-        try:
-            value = int(raw)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{raw!r} is not a whole number") from None
-        if value not in also and not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{value} is not between {low} and {high}")
-        return value
-
-    return convert
-
-
-class _WholeNumbers:
-    """Adds flags that are whole numbers, with the default from the environment where it has one."""
-
-    def __init__(self, group: argparse._ArgumentGroup, env: _Env) -> None:
-        self._group, self._env = group, env
-
-    def add(
-        self, *names: str, env: str, default: int, low: int, high: int = 2**31 - 1, also: tuple[int, ...] = (), text: str
-    ) -> None:
-        convert = _whole(low, high, also=also)
-        flag = next(name for name in names if name.startswith("--"))
-        self._group.add_argument(
-            *names, type=convert, default=self._env.number(flag, env, default, convert), metavar="N", help=text
-        )
-
-
-def _share(raw: str) -> float:
-    try:
-        value = float(raw)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{raw!r} is not a number") from None
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{raw} is not between 0 and 1")
-    return value
-
-
-def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+def build_parser(environ: Mapping[str, str]) -> tuple[argparse.ArgumentParser, Env]:
     parser = argparse.ArgumentParser(
-        prog="python -m engine",
+        prog="slotboard-engine",
         allow_abbrev=False,
         description="Inference server with llama-server's HTTP interface and scheduling policies that switch while it serves.",
+        epilog="Every other flag of llama-server is taken too, and has no effect; a line says so.",
     )
-    env = _Env(parser, environ)
+    env = Env(parser, environ)
     _model_flags(parser, env)
     _server_flags(parser, env)
+    add_server_flags(parser, env)
     _policy_flags(parser, env)
-    return parser
+    add_sampling_flags(parser, env)
+    add_accepted(parser)
+    return parser, env
 
 
-def _model_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
+def _model_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     group = parser.add_argument_group("model and batches")
-    add, whole = group.add_argument, _WholeNumbers(group, env)
+    add, whole = group.add_argument, WholeNumbers(group, env)
     add(
         "-m",
         "--model",
@@ -181,15 +116,15 @@ def _model_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
     text = "most tokens to generate for a request that does not say; -1: until the context ends"
     whole.add("-n", "--predict", "--n-predict", env="LLAMA_ARG_N_PREDICT", default=-1, low=-1, text=text)
     text = "share of a prompt that a slot must hold already to be preferred"
-    add("-sps", "--slot-prompt-similarity", type=_share, default=0.1, metavar="X", help=text)
+    add("-sps", "--slot-prompt-similarity", type=number(0, 1), default=0.1, metavar="X", help=text)
 
 
-def _server_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
+def _server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     group = parser.add_argument_group("server")
     add = group.add_argument
     add("--host", default=env.text("LLAMA_ARG_HOST", "127.0.0.1"), help="address to listen on")
     text = "port to listen on; 0: any free one"
-    _WholeNumbers(group, env).add("--port", env="LLAMA_ARG_PORT", default=8080, low=0, high=65535, text=text)
+    WholeNumbers(group, env).add("--port", env="LLAMA_ARG_PORT", default=8080, low=0, high=65535, text=text)
     add("--api-key", default=env.text("LLAMA_API_KEY", ""), metavar="K[,K2]", help="keys that clients must send")
     add("--api-key-file", default="", metavar="PATH", help="file with one key a line, # for comments")
     slots, metrics, props = (env.switch(f"LLAMA_ARG_ENDPOINT_{name}") for name in ("SLOTS", "METRICS", "PROPS"))
@@ -207,7 +142,7 @@ def _server_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
     add("--no-cache-prompt", dest="cache", action="store_false", help="process every prompt from its start")
 
 
-def _policy_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
+def _policy_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     add = parser.add_argument_group("policy at the start; each can be switched while the server runs").add_argument
     for name in START_POLICY:
         spec = FIELDS[name]
@@ -218,13 +153,17 @@ def _policy_flags(parser: argparse.ArgumentParser, env: _Env) -> None:
 def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Options:
     """Flags before environment before defaults. Exits with code 2 and a sentence on stderr when something is wrong."""
     environ = os.environ if environ is None else environ
-    parser = build_parser(environ)
+    parser, env = build_parser(environ)
     args = parser.parse_args(argv)
     for name in ("backend", *START_POLICY):
         _check_choice(parser, name, getattr(args, name))
     auto = args.parallel == -1
     kv_from: KvOrigin = "auto" if auto and args.kv_unified is None else "flag"
     unified = args.kv_unified if args.kv_unified is not None else auto
+    no_effect, unknown = check_variables(environ, env.understood)
+    if unknown:
+        parser.error(f"environment variable {unknown[0]} is unknown")
+    sampling, schema = sampling_of(parser, args)
     model = Path(args.model) if args.model else DEFAULT_MODEL
     return Options(
         model=model,
@@ -250,6 +189,10 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         cont_batching=args.cont,
         cache_prompt=args.cache,
         slot_save_path=_folder(parser, "--slot-save-path", args.slot_save_path),
+        sampling=sampling,
+        json_schema=schema,
+        server=server_of(parser, args),
+        no_effect=(*args.no_effect, *no_effect),
         policy=Policy(PrefillOrder(args.prefill_order), RotationStart(args.rotation_start), PhaseMode(args.phase)),
     )
 

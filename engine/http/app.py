@@ -15,8 +15,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from engine.delivery import ReaderGone
+from engine.http.body import READ_TIMEOUT
 from engine.http.completions import CompletionRoute
 from engine.http.control import ControlRoutes
+from engine.http.cors import cors_headers, send_preflight, with_headers
 from engine.http.direct import remember_transport
 from engine.http.errors import ApiError
 from engine.http.info import InfoRoutes
@@ -67,26 +69,46 @@ def _routes(state: ServerState) -> list[BaseRoute]:
 
 
 class Gate:
-    """Before any route: the model must be loaded, then the key must be right; health needs no key."""
+    """Before any route: the model must be loaded, then the key must be right; health needs no key.
+
+    A browser's preflight is answered here, whatever its path.
+    """
 
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self._app = app
         self._state = state
+        self._server = state.options.server
         self._keys = tuple(key.encode() for key in state.options.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        refusal: ApiError | None = None
-        if self._state.runner is None:
-            refusal = loading_error()
-        elif self._keys and scope["path"] not in PUBLIC_PATHS and scope["method"] != "OPTIONS" and not self._knows(scope):
-            refusal = ApiError(401, "Invalid API Key")
+        remember_transport(scope, send)
+        scope[READ_TIMEOUT] = self._server.timeout_s
+        origin, preflight = _header(scope, b"origin"), scope["method"] == "OPTIONS"
+        headers = cors_headers(self._server.cors, origin.decode("latin-1"), preflight=preflight) if origin else []
+        if preflight:
+            await send_preflight(send, headers)
+            return
+        if headers:
+            send = with_headers(send, headers)
+        refusal = self._refusal(scope)
         if refusal is not None:
             await refusal.response()(scope, receive, send)
             return
-        remember_transport(scope, send)
+        if self._server.api_prefix:
+            scope["path"] = scope["path"][len(self._server.api_prefix) :]
         await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> ApiError | None:
+        prefix = self._server.api_prefix
+        if self._state.runner is None:
+            return loading_error()
+        if self._keys and scope["path"] not in PUBLIC_PATHS and not self._knows(scope):
+            return ApiError(401, "Invalid API Key")
+        if prefix and not scope["path"].startswith(prefix + "/"):
+            return ApiError(404, "File Not Found")
+        return None
 
     def _knows(self, scope: Scope) -> bool:
         """The key from Authorization, with or without Bearer; X-Api-Key counts only when that header is absent."""
@@ -97,6 +119,10 @@ class Gate:
         given = headers.get(b"x-api-key", b"") if given is None else given.removeprefix(b"Bearer ")
         # Every key is compared, so that the time tells neither which key matched nor where one differs.
         return sum(hmac.compare_digest(given, key) for key in self._keys) > 0
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    return next((value for key, value in scope["headers"] if key == name), b"")
 
 
 async def _api_error(request: Request, exc: Exception) -> Response:

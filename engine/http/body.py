@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from starlette.types import Receive, Scope
@@ -9,11 +10,20 @@ from starlette.types import Receive, Scope
 from engine.delivery import ReaderGone
 from engine.http.errors import ApiError
 
+READ_TIMEOUT = "engine.read_timeout"  # seconds, in the scope
 MAX_BODY = 64 * 1024 * 1024
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body; ApiError 413 above MAX_BODY, announced or not."""
+    """The whole body; ApiError 413 above MAX_BODY, announced or not, and 408 when it does not come in time."""
+    try:
+        async with asyncio.timeout(scope.get(READ_TIMEOUT)):
+            return await _read_body(scope, receive)
+    except TimeoutError:
+        raise ApiError(408, "The body did not arrive in time.") from None
+
+
+async def _read_body(scope: Scope, receive: Receive) -> bytes:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > MAX_BODY:
             raise _too_large()

@@ -35,10 +35,13 @@ def _now(form: str) -> str:
 
 
 class ChatTemplate:
-    """Compiled once for each model. A model without a template gets ChatML, as in llama-server."""
+    """Compiled once for each model. A model without a template gets ChatML, as in llama-server.
 
-    def __init__(self, info: ModelInfo) -> None:
-        self.source = info.chat_template or _CHATML
+    `source` takes the place of the model's own.
+    """
+
+    def __init__(self, info: ModelInfo, source: str = "") -> None:
+        self.source = _CHATML if source == "chatml" else source or info.chat_template or _CHATML
         self._info = info
         env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         env.globals.update(raise_exception=_raise, strftime_now=_now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from starlette.types import Receive, Scope, Send
@@ -18,6 +18,7 @@ from engine.http.formats import Format, NativeFormat, OaiChatFormat, OaiCompleti
 from engine.http.logprobs import Logprobs
 from engine.http.prompts import read_prompts
 from engine.http.requests import CompletionRequest, read_request
+from engine.http.sampling import sampling_json
 from engine.http.state import ServerState
 from engine.runner import Runner
 from engine.scheduler.task import Task
@@ -85,7 +86,8 @@ class CompletionRoute:
             n_predict=options.n_predict,
             cache_prompt=options.cache_prompt,
             client=label,
-            sampling=options.sampling,
+            sampling=self._state.sampling,
+            ping_s=options.server.ping_s,
             backend=runner.backend,
         )
         given: Any = body.get("prompt")
@@ -146,13 +148,8 @@ def check_fits(prompt: Sequence[int], n_ctx_slot: int) -> None:
 
 def settings_json(request: CompletionRequest) -> dict[str, Any]:
     """What llama-server calls generation_settings, for what this server offers."""
-    sampling = asdict(request.sampling)
-    sampling["seed"] = 2**32 - 1 if request.sampling.seed is None else request.sampling.seed
-    sampling["logit_bias"] = [
-        {"token": token, "bias": None if bias == float("-inf") else bias} for token, bias in request.sampling.logit_bias
-    ]
     return {
-        **sampling,
+        **sampling_json(request.sampling),
         "n_predict": request.n_predict,
         "max_tokens": request.n_predict,
         "stop": request.stops,

@@ -98,7 +98,7 @@ class DirectSink:
 async def open_sink(scope: Scope, encode: Callable[[Event], bytes]) -> DirectSink | None:
     """A sink for a response whose head was sent, once nothing of it waits in the transport; None where there is no short cut."""
     transport: asyncio.Transport | None = scope.get(TRANSPORT)
-    if transport is None or scope["http_version"] != "1.1":
+    if transport is None or scope["http_version"] != "1.1" or scope["scheme"] != "http":
         return None
     await asyncio.sleep(0)  # the event loop writes at the end of its turn
     sock = transport.get_extra_info("socket")

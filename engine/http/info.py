@@ -12,6 +12,7 @@ from engine.http.body import read_body
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
 from engine.http.prompts import check_tokens
+from engine.http.sampling import sampling_json
 from engine.http.state import ServerState
 
 
@@ -33,7 +34,7 @@ class InfoRoutes:
         return json_response(
             {
                 "default_generation_settings": {
-                    "params": {"n_predict": options.n_predict, "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
+                    "params": {**sampling_json(self._state.sampling), "n_predict": options.n_predict},
                     "n_ctx": info.n_ctx_slot,
                 },
                 "total_slots": options.n_slots,
@@ -152,16 +153,10 @@ def slot_json(slot: dict[str, Any], handle: Handle | None) -> dict[str, Any]:
 
 def _params_json(handle: Handle) -> dict[str, Any]:
     task = handle.task
-    sampling = task.sampling
     return {
-        "seed": 2**32 - 1 if sampling.seed is None else sampling.seed,
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "min_p": sampling.min_p,
+        **sampling_json(task.sampling),
         "n_predict": task.n_predict,
         "max_tokens": task.n_predict,
-        "ignore_eos": sampling.ignore_eos,
         "stream": handle.stream,
         "cache_prompt": task.cache_prompt,
     }

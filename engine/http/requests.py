@@ -54,10 +54,11 @@ def read_request(
     n_predict: int,
     cache_prompt: bool,
     sampling: SamplingParams,
+    ping_s: int,
     client: str,
     backend: Backend,
 ) -> CompletionRequest:
-    """Raises ApiError 400 that names the field. `n_predict`, `cache_prompt` and `sampling` are the server's defaults."""
+    """Raises ApiError 400 that names the field. From `n_predict` to `ping_s`: the server's defaults."""
     fields = Fields(body)
     _refuse_unsupported(body)
     _check_lora(fields)
@@ -66,7 +67,7 @@ def read_request(
     n_cmpl = fields.integer("n_cmpl", "n", default=1, low=1)
     if n_cmpl > n_slots:
         raise ApiError(400, f"n_cmpl cannot be greater than the number of slots, which is {n_slots}.", field="n_cmpl")
-    ping = fields.integer("sse_ping_interval", default=30, low=-1, high=86_400)
+    ping = fields.integer("sse_ping_interval", default=ping_s, low=-1, high=86_400)
     stream = fields.boolean("stream", default=False)
     return CompletionRequest(
         stream=stream,

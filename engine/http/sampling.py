@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from engine.backends.base import Backend
 from engine.http.errors import ApiError, field_error
 from engine.http.fields import INT32_MAX, Fields
+from engine.options_sampling import SAMPLER_LETTERS, parse_letters, parse_names
 from engine.scheduler.task import SAMPLERS, SamplingParams
 
 SEED_ANY = 2**32 - 1
 MAX_PROBS = 1000
 MAX_BREAKERS = 64
 
-# Names as they are, as clients also write them, and as the letters of llama-server's short form.
-_NAMES = {
-    **{name: name for name in (*SAMPLERS, "adaptive_p")},
-    "typical_p": "typ_p",
-    "typical": "typ_p",
-    "typ-p": "typ_p",
-    "top-n-sigma": "top_n_sigma",
-    "top-k": "top_k",
-    "top-p": "top_p",
-    "nucleus": "top_p",
-    "min-p": "min_p",
-    "temp": "temperature",
-    "adaptive-p": "adaptive_p",
-}
-_LETTERS = {
-    "e": "penalties",
-    "d": "dry",
-    "s": "top_n_sigma",
-    "k": "top_k",
-    "y": "typ_p",
-    "p": "top_p",
-    "m": "min_p",
-    "x": "xtc",
-    "t": "temperature",
-    "a": "adaptive_p",
-}
 # name: lowest, highest
 _NUMBERS: dict[str, tuple[float, float]] = {
     "temperature": (-1e6, 1e6),
@@ -93,6 +69,14 @@ def read_sampling(fields: Fields, defaults: SamplingParams, backend: Backend) ->
     )
 
 
+def sampling_json(sampling: SamplingParams) -> dict[str, Any]:
+    """As llama-server shows it: a seed of its own is the largest number, a ban is null."""
+    shown = asdict(sampling)
+    shown["seed"] = SEED_ANY if sampling.seed is None else sampling.seed
+    shown["logit_bias"] = [{"token": token, "bias": None if bias == -math.inf else bias} for token, bias in sampling.logit_bias]
+    return shown
+
+
 def _seed(fields: Fields, defaults: SamplingParams) -> int | None:
     name, value = fields.raw("seed")
     if value is None:
@@ -123,27 +107,8 @@ def _samplers(fields: Fields, defaults: SamplingParams) -> tuple[str, ...]:
             return parse_names(value)
     except ValueError:
         pass
-    wanted = f"an array of {', '.join((*SAMPLERS, 'adaptive_p'))}, each at most once, or a string of {''.join(_LETTERS)}"
+    wanted = f"an array of {', '.join((*SAMPLERS, 'adaptive_p'))}, each at most once, or a string of {SAMPLER_LETTERS}"
     raise field_error("samplers", wanted)
-
-
-def parse_letters(letters: str) -> tuple[str, ...]:
-    """The links for llama-server's short form; ValueError for an unknown letter or one that comes twice."""
-    return _once(_LETTERS.get(letter) for letter in letters)
-
-
-def parse_names(names: Iterable[Any]) -> tuple[str, ...]:
-    """The links for a list of names; ValueError for an unknown name or one that comes twice."""
-    return _once(_NAMES.get(name) if type(name) is str else None for name in names)
-
-
-def _once(found: Iterable[str | None]) -> tuple[str, ...]:
-    names: list[str] = []
-    for name in found:
-        if name is None or name in names:
-            raise ValueError("a sampler is unknown, or named twice")
-        names.append(name)
-    return tuple(names)
 
 
 def _logit_bias(fields: Fields, backend: Backend) -> tuple[tuple[int, float], ...] | None:

@@ -18,7 +18,7 @@ from engine.backends import create_backend
 from engine.backends.base import Backend, ModelError
 from engine.clock import RealClock
 from engine.http.app import create_app
-from engine.http.state import ServerState
+from engine.http.state import ServerState, default_sampling
 from engine.options import Options
 from engine.runner import Runner
 from engine.scheduler.config import SchedulerConfig
@@ -41,11 +41,13 @@ class _Server(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """Raises OSError when the address cannot be had."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if reuse_port:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         sock.bind(address)
         sock.listen(1024)
@@ -63,7 +65,9 @@ def load_backend(options: Options) -> Backend:
             path = ensure_tiny_model(options.model)
         except OSError as exc:
             raise ModelError(f"The tiny model cannot be written to {options.model}: {exc.strerror}.") from exc
-    return create_backend(options.backend, path, options.backend_options, RealClock())
+    backend = create_backend(options.backend, path, options.backend_options, RealClock())
+    default_sampling(options, backend)
+    return backend
 
 
 def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
@@ -97,12 +101,14 @@ async def serve(options: Options, sock: socket.socket) -> int:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
+        ssl_keyfile=options.server.ssl_key,
+        ssl_certfile=options.server.ssl_cert,
     )
     server = _Server(config)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, state.stopping.set)
     serving = asyncio.create_task(server.serve([sock]))
-    print(f"Listening on {url_of(sock)}, loading the model", flush=True)
+    print(f"Listening on {url_of(sock, options)}, loading the model", flush=True)
     code = await _load_and_wait(options, state, sock)
     stopped = await asyncio.to_thread(state.runner.stop, BATCH_GRACE_S) if state.runner is not None else True
     server.should_exit = True
@@ -169,9 +175,10 @@ def _call(
         loop.call_soon_threadsafe(set_result)
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, options: Options) -> str:
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if options.server.ssl_cert is not None else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def start_line(options: Options, backend: Backend, sock: socket.socket) -> str:
@@ -179,4 +186,4 @@ def start_line(options: Options, backend: Backend, sock: socket.socket) -> str:
     origin = "by flag" if options.kv_from == "flag" else "by automatic parallelism"
     slots = f"{options.n_slots} slots, {info.n_ctx_slot} tokens of context each, {info.kv_mode} KV cache {origin}"
     batch = f"batch {info.n_batch}/{info.n_ubatch}, {info.n_threads} threads"
-    return f"Serving {options.alias} ({info.backend}) at {url_of(sock)}: {slots}, {batch}"
+    return f"Serving {options.alias} ({info.backend}) at {url_of(sock, options)}: {slots}, {batch}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from engine.backends.base import Backend, ModelError
 from engine.clock import Clock
 from engine.http.chat import ChatTemplate
 from engine.http.errors import ApiError
 from engine.options import Options
 from engine.runner import Runner
+from engine.scheduler.task import SamplingParams
 
 
 @dataclass(slots=True)
@@ -21,12 +23,14 @@ class ServerState:
     started_at: float
     runner: Runner | None = None
     template: ChatTemplate | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)  # for what a request leaves out
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     task_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def ready(self, runner: Runner) -> None:
         """The model is loaded: from now on requests are served."""
-        self.template = ChatTemplate(runner.backend.info)
+        self.template = ChatTemplate(runner.backend.info, self.options.server.chat_template)
+        self.sampling = default_sampling(self.options, runner.backend)
         self.runner = runner
 
     @property
@@ -34,6 +38,22 @@ class ServerState:
         if self.runner is None:
             raise loading_error()
         return self.runner
+
+
+def default_sampling(options: Options, backend: Backend) -> SamplingParams:
+    """The sampling that the command line asks for, once there is a model. ModelError when the model cannot do it."""
+    sampling = options.sampling
+    unknown = [token for token, _ in sampling.logit_bias if token >= backend.info.n_vocab]
+    if unknown:
+        raise ModelError(f"--logit-bias names token {unknown[0]}, the model has {backend.info.n_vocab}.")
+    try:
+        if options.json_schema is not None and not sampling.grammar:
+            sampling = replace(sampling, grammar=backend.schema_grammar(options.json_schema))
+        if sampling.grammar:
+            backend.check_grammar(sampling.grammar)
+    except ValueError as exc:
+        raise ModelError(f"The grammar or JSON schema for every answer cannot be used: {exc}.") from exc
+    return sampling
 
 
 def loading_error() -> ApiError:

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.http.app import create_app
-from tests.unit.engine.harness import Served, served
+from engine.options import parse_options
+from tests.unit.engine.harness import FLAGS, FakeBackend, Served, served
 
 
 @pytest.fixture
@@ -139,18 +140,17 @@ async def test_a_fault_of_a_route_is_json_without_details(monkeypatch: pytest.Mo
     assert response.json()["error"] == {"code": 500, "message": "Internal error of the server.", "type": "server_error"}
 
 
-async def test_the_client_is_named_in_its_slot(engine: Served) -> None:
-    request = asyncio.create_task(
-        engine.client.post(
-            "/completion", json={"prompt": "a", "ignore_eos": True}, headers={"X-Client-Label": "chat\twarm" + "x" * 60}
-        )
-    )
-    seen = ""
-    while not seen and not request.done():
+async def test_the_client_is_named_in_its_slot() -> None:
+    backend = FakeBackend(parse_options(FLAGS, {}).backend_options)
+    backend.open.clear()
+    async with served(backend=backend) as engine:
+        headers = {"X-Client-Label": "chat\twarm" + "x" * 60}
+        request = asyncio.create_task(engine.client.post("/completion", json={"prompt": "a"}, headers=headers))
+        assert await asyncio.to_thread(backend.running.wait, 5)
         seen = "".join(slot["client"] for slot in engine.runner.view()["slots"])
-        await asyncio.sleep(0)
+        backend.open.set()
+        await request
     assert seen == ("chatwarm" + "x" * 60)[:40]
-    await request
 
 
 BAD: list[tuple[str, Any]] = [

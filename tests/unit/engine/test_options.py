@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from engine.options import DEFAULT_MODEL, Options, parse_options
+from engine.options_accepted import ACCEPTED
 from engine.scheduler.policy import PhaseMode, PrefillOrder, RotationStart
+from engine.scheduler.task import SamplingParams
 
 
 def options(*argv: str, **environ: str) -> Options:
@@ -100,4 +103,78 @@ def test_what_is_wrong_is_named(argv: list[str], environ: dict[str, str], named:
     with pytest.raises(SystemExit) as ended:
         parse_options(argv, environ)
     assert ended.value.code == 2
+    assert named in capsys.readouterr().err
+
+
+def test_flags_without_effect_are_taken_and_named_once() -> None:
+    found = options(
+        "-ngl", "99", "--mlock", "-fa", "on", "--mlock", "--no-mmap", LLAMA_ARG_NUMA="distribute", LLAMA_ARG_NO_MMAP="1"
+    )
+    assert found.no_effect == (
+        "-ngl has no effect here.",
+        "--mlock has no effect here.",
+        "-fa has no effect here.",
+        "--no-mmap has no effect here.",
+        "LLAMA_ARG_NO_MMAP has no effect here.",
+        "LLAMA_ARG_NUMA has no effect here.",
+    )
+    assert "--model" in options("-hf", "some/model").no_effect[0]
+    assert options("-np", "2", LLAMA_ARG_CTX_SIZE="512", OTHER="x").no_effect == ()
+
+
+def test_every_flag_of_the_table_is_taken() -> None:
+    for entry in ACCEPTED:
+        for name in entry.names:
+            assert name.startswith("-"), entry
+            parse_options([name, *["1"] * entry.n_values], {})
+
+
+def test_sampling_defaults() -> None:
+    found = options(
+        "--temp", "0.5", "--samplers", "top_k;typical_p", "-l", "15043-1.5", "--seed", "7", LLAMA_ARG_TOP_K="3"
+    ).sampling
+    assert (found.temperature, found.top_k, found.seed) == (0.5, 3, 7)
+    assert found.samplers == ("top_k", "typ_p")
+    assert found.logit_bias == ((15043, -1.5),)
+    assert options("--sampler-seq", "kt").sampling.samplers == ("top_k", "temperature")
+    assert options("--dry-sequence-breaker", "\\n", "--dry-sequence-breaker", "x").sampling.dry_sequence_breakers == ("\n", "x")
+    assert options().sampling == SamplingParams()
+    assert options("--json-schema", '{"type": "object"}').json_schema == {"type": "object"}
+
+
+def test_server_flags(tmp_path: Path) -> None:
+    template = tmp_path / "template"
+    template.write_text("{{ messages }}")
+    found = options("--api-prefix", "/llm/", "--cors-origins", "https://a.example, localhost", "--no-cors-credentials").server
+    assert found.api_prefix == "/llm"
+    assert found.cors.origins == ("https://a.example", "localhost")
+    assert not found.cors.credentials
+    assert options("--chat-template-file", str(template)).server.chat_template == "{{ messages }}"
+    assert options("-lv", "1").server.log_level == logging.ERROR
+    assert options("--timeout", "5", LLAMA_ARG_SSE_PING_INTERVAL="-1").server.ping_s == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "named"),
+    [
+        ([], {"LLAMA_ARG_CTX_SIZ": "5"}, "LLAMA_ARG_CTX_SIZ"),
+        ([], {"LLAMA_ARG_TOP_K": "few"}, "LLAMA_ARG_TOP_K"),
+        (["--temp", "nan"], {}, "--temp"),
+        (["--samplers", "top_k;top_k"], {}, "--samplers"),
+        (["--sampler-seq", "kz"], {}, "--sampler-seq"),
+        (["--logit-bias", "5"], {}, "--logit-bias"),
+        (["--json-schema", "[1]"], {}, "--json-schema"),
+        (["--grammar-file", "/nowhere/grammar"], {}, "/nowhere/grammar"),
+        (["--api-prefix", "llm"], {}, "--api-prefix"),
+        (["--ssl-key-file", "/nowhere/key"], {}, "--ssl-cert-file"),
+        (["--ssl-key-file", "/nowhere/key", "--ssl-cert-file", "/nowhere/cert"], {}, "--ssl-key-file"),
+        (["--chat-template", "llama9"], {}, "llama9"),
+        (["--slot-save-path", "/nowhere/slots"], {}, "--slot-save-path"),
+    ],
+)
+def test_what_is_wrong_with_the_rest_is_named(
+    argv: list[str], environ: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_options(argv, environ)
     assert named in capsys.readouterr().err

@@ -151,14 +151,18 @@ async def test_stopping_tells_who_still_waits(backend: FakeBackend) -> None:
 
 
 async def test_an_edit_waits_for_its_slot_and_gives_up_in_time(engine: Served, backend: FakeBackend) -> None:
+    backend.open.clear()
     request = asyncio.create_task(engine.post("/completion", {"prompt": "a", "n_predict": -1, "id_slot": 0, "ignore_eos": True}))
     await until_running(backend)
+    edit = engine.runner.edit_slot
+    edits = [asyncio.create_task(edit(slot, len, patience)) for slot, patience in ((0, 0.0), (1, 5.0), (0, 20.0))]
+    await asyncio.sleep(0)  # they are queued while the first batch runs
+    backend.open.set()
     with pytest.raises(SlotBusy):
-        await engine.runner.edit_slot(0, lambda cells: cells.clear(), 0.0)
-    assert await engine.runner.edit_slot(1, len, 5.0) == 0
-    later = asyncio.create_task(engine.runner.edit_slot(0, len, 20.0))
+        await edits[0]
+    assert await edits[1] == 0
     assert (await request).status_code == 200
-    assert await later > 200
+    assert await edits[2] > 200
 
 
 async def test_an_edit_that_fails_tells_its_caller(engine: Served) -> None:
