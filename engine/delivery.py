@@ -78,6 +78,7 @@ class Handle:
     visited_at: float | None = None
     prompt_done_at: float | None = None
     first_token_at: float | None = None
+    last_token_at: float | None = None
     n_cached: int = 0
     n_decoded: int = 0
     parts: list[str] = field(default_factory=list)  # of the whole text, unless streamed

@@ -18,6 +18,7 @@ from typing import Any
 from engine.backends.base import Backend, BackendError, KvFull
 from engine.clock import Clock
 from engine.delivery import Chunk, Done, Event, Handle, PromptProgress, deliver
+from engine.meters import Meters
 from engine.ring import IterationRing
 from engine.scheduler.control import PolicyState
 from engine.scheduler.core import Scheduler
@@ -67,6 +68,8 @@ class Runner:
         self.backend = backend
         self.clock = clock
         self.ring = IterationRing()
+        self.meters = Meters(scheduler.config.n_slots)
+        self.meters.policy(scheduler.policy(clock.now()))
         self.n_busy_sum = 0  # busy slots summed over iterations
         self.n_tokens_max = 0  # most tokens that a slot ever held at the end of a task
         self._scheduler = scheduler
@@ -151,6 +154,8 @@ class Runner:
                 reason=reason,
                 dry_run=dry_run,
             )
+            if not dry_run:
+                self.meters.policy(policy)
             self.changes += 1
         self._wake.set()
         return policy
@@ -203,6 +208,8 @@ class Runner:
         with self._lock:
             self._take_inbox(began)
             plan = self._scheduler.plan(began)
+            if plan.policy_version != self.meters.version:
+                self.meters.policy(self._scheduler.policy(began))
             planned = self.clock.now()
             if plan.starts or plan.child_starts:
                 self._note_starts(plan, planned)
@@ -228,6 +235,7 @@ class Runner:
             )
             self.ring.append(record)
             self.changes += 1
+        self.meters.iteration(record)
         self.n_busy_sum += len(record.prompt) + len(record.generation) + len(record.skipped) + len(record.held)
         return True
 
@@ -326,6 +334,8 @@ class Runner:
         if piece is None:
             piece = self._pieces[token] = self.backend.piece(token)
         handle.n_decoded += 1
+        self.meters.token(handle.last_token_at, now, handle.task.submitted_at)
+        handle.last_token_at = now
         if handle.first_token_at is None:
             handle.first_token_at = now
         text = handle.text.push(piece)
@@ -346,6 +356,7 @@ class Runner:
         if finished is None:
             return
         self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
+        self.meters.finished(finished)
         handle = self._handles.pop(finished.task_id, None)
         if handle is None:
             return
@@ -392,7 +403,9 @@ class Runner:
         self._publish()
         with self._lock:
             now = self.clock.now()
-            reverts_at = self._scheduler.policy(now).reverts_at
+            policy = self._scheduler.policy(now)
+            self.meters.policy(policy)
+            reverts_at = policy.reverts_at
             timeout = None if reverts_at is None else max(0.0, reverts_at - now)
             if self._scheduler.has_work:
                 timeout = _STALLED_S

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.http.errors import ApiError
+from engine.http.metrics_text import own_metrics
 from engine.http.state import ServerState
 from engine.runner import Runner
 
@@ -36,6 +37,7 @@ class MetricsRoute:
         samples = self._samples(view, runner)
         self._last = dict(view["totals"])
         text = "".join(f"# HELP {s.name} {s.help}\n# TYPE {s.name} {s.kind}\n{s.name} {s.value:.10g}\n" for s in samples)
+        text += own_metrics(view, runner.meters)
         headers = {"process-start-time-unix": str(int(self._state.started_at))}
         return Response(text, media_type="text/plain; version=0.0.4", headers=headers)
 
@@ -81,13 +83,6 @@ class MetricsRoute:
                 "Busy slots in an average batch.",
                 runner.n_busy_sum / iterations if iterations else 0,
             ),
-            gauge(
-                "slotboard:queue_oldest_seconds", "How long the oldest task waits for a slot.", view["queue"]["oldest_s"] or 0.0
-            ),
-            gauge("slotboard:kv_used_tokens", "Tokens in the cells of all slots.", view["kv"]["used"]),
-            gauge("slotboard:kv_size_tokens", "Cells of all slots.", view["kv"]["size"]),
-            gauge("slotboard:slots_held", "Slots held at the barrier.", sum(slot["state"] == "held" for slot in slots)),
-            gauge("slotboard:policy_version", "Version of the scheduling policy.", view["policy"]["version"]),
         ]
 
     def _rate(self, totals: dict[str, float], kind: str) -> float:

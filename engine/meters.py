@@ -1,0 +1,90 @@
+"""What is counted while the server works, for GET /metrics and for the log. Written by the loop thread, read by any."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from engine.scheduler.control import PolicyState
+from engine.scheduler.plan import Finished
+from engine.scheduler.records import IterationRecord
+
+log = logging.getLogger("engine.scheduler")
+
+# Upper bounds in seconds: of waits and of the time to a first token; of the time between tokens and of a batch.
+WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+STEPS_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+class Histogram:
+    """Counts of durations up to each bound, and above the last."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        seconds = max(0.0, seconds)
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
+
+class Meters:
+    def __init__(self, n_slots: int) -> None:
+        self.ttft = Histogram(WAITS_S)
+        self.itl = Histogram(STEPS_S)
+        self.queue_wait = Histogram(WAITS_S)
+        self.first_visit_wait = Histogram(WAITS_S)
+        self.hold = Histogram(WAITS_S)
+        self.iteration_time = Histogram(STEPS_S)
+        self.prompt_tokens = [0] * n_slots
+        self.generated_tokens = [0] * n_slots
+        self.cohorts = 0
+        self._cohort: int | None = None
+        self.version = 0
+
+    def iteration(self, record: IterationRecord) -> None:
+        self.iteration_time.add((record.plan_ms + record.run_ms + record.settle_ms) / 1e3)
+        for slot, n in record.prompt:
+            self.prompt_tokens[slot] += n
+        for slot, n in record.generation:
+            self.generated_tokens[slot] += n
+        if record.cohort is not None and record.cohort != self._cohort:
+            self._cohort = record.cohort
+            self.cohorts += 1
+            slots = ", ".join(str(slot) for slot, _ in record.prompt) or "none"
+            log.info("Cohort %d began at iteration %d, first prompts from slots %s", record.cohort, record.iteration, slots)
+
+    def token(self, previous: float | None, now: float, submitted: float) -> None:
+        if previous is None:
+            self.ttft.add(now - submitted)
+        else:
+            self.itl.add(now - previous)
+
+    def finished(self, end: Finished) -> None:
+        if end.assigned_at is not None:
+            self.queue_wait.add(end.assigned_at - end.submitted_at)
+            if end.first_visit_at is not None:
+                self.first_visit_wait.add(end.first_visit_at - end.assigned_at)
+        if end.prompt_done_at is not None and end.first_token_at is not None:
+            self.hold.add(end.first_token_at - end.prompt_done_at)
+
+    def policy(self, state: PolicyState) -> None:
+        """One line for each version, whoever made it: a client, or a deadline."""
+        if state.version == self.version:
+            return
+        first, self.version = not self.version, state.version
+        if not first:
+            fields = " ".join(f"{name}={value}" for name, value in state.effective.as_dict().items() if value is not None)
+            why = f", because: {state.reason}" if state.reason else ""
+            log.info("Policy %d from iteration %d: %s%s", state.version, state.effective_from_iteration, fields, why)
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Jain's index of fairness, (sum x)^2 / (n sum x^2): 1 when all shares are equal, 1/n when one has everything."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
