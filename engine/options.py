@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from engine.options_server import ServerOptions, add_server_flags, server_of
 from engine.scheduler.policy import FIELDS, PhaseMode, Policy, PrefillOrder, RotationStart
 from engine.scheduler.task import SamplingParams
 
-DEFAULT_MODEL = Path("var/models/tiny.gguf")
+DEFAULT_MODEL = Path(__file__).resolve().parent.parent / "var" / "models" / "tiny.gguf"
 AUTO_SLOTS = 4
 START_POLICY = ("prefill_order", "rotation_start", "phase")
 KvOrigin = Literal["flag", "auto"]
@@ -76,6 +77,7 @@ def build_parser(environ: Mapping[str, str]) -> tuple[argparse.ArgumentParser, E
         description="Inference server with llama-server's HTTP interface and scheduling policies that switch while it serves.",
         epilog="Every other flag of llama-server is taken too, and has no effect; a line says so.",
     )
+    parser.add_argument("--version", action="version", version=_version(), help="say what this is, and end")
     env = Env(parser, environ)
     _model_flags(parser, env)
     _server_flags(parser, env)
@@ -84,6 +86,14 @@ def build_parser(environ: Mapping[str, str]) -> tuple[argparse.ArgumentParser, E
     add_sampling_flags(parser, env)
     add_accepted(parser)
     return parser, env
+
+
+def _version() -> str:
+    """The binding without loading it; the engine alone has no number of its own."""
+    try:
+        return f"slotboard-engine, cyllama {version('cyllama')}"
+    except PackageNotFoundError:
+        return "slotboard-engine without cyllama"
 
 
 def _model_flags(parser: argparse.ArgumentParser, env: Env) -> None:
