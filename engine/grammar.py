@@ -11,6 +11,9 @@ import re
 
 MAX_GRAMMAR = 1 << 20  # characters
 MAX_REPEAT = 2000
+MAX_DEPTH = 200  # of parentheses: llama.cpp reads them by recursion
+MAX_OPTIONAL = 150  # its work on parts that may be left out grows with the cube of their number,
+MAX_CHOICES = 4000  # and on choices with the square
 
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*)|(?P<text>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<repeat>\{[^}]*\})|(?P<token>!?<[^>]*>)""",
@@ -39,6 +42,20 @@ def check_terminals(grammar: str) -> None:
             _check_repeat(part)
         elif found.lastgroup == "token":
             raise ValueError(f"{part} names a token, which is not offered: write its text in quotes")
+    _check_structure(_TOKEN.sub(" ", grammar))
+
+
+def _check_structure(bare: str) -> None:
+    """`bare` is the grammar without texts, sets and comments."""
+    if bare.count("?") + bare.count("*") > MAX_OPTIONAL:
+        raise ValueError(f"it has more than {MAX_OPTIONAL} parts with ? or *")
+    if bare.count("|") > MAX_CHOICES:
+        raise ValueError(f"it has more than {MAX_CHOICES} choices with |")
+    depth = 0
+    for mark in re.findall("[()]", bare):
+        depth += 1 if mark == "(" else -1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"its parentheses are more than {MAX_DEPTH} deep")
 
 
 def _codes(text: str) -> list[int]:

@@ -240,3 +240,30 @@ def test_only_who_asks_gets_probabilities(engine: EngineProcess) -> None:
     assert [len(answer["completion_probabilities"]) for answer in both] == [3, 3]
     child = engine.client.post("/completion", json={"prompt": PROMPT, "n_predict": 3, "n_cmpl": 2, "n_probs": 1}).json()
     assert [len(answer["completion_probabilities"]) for answer in child] == [3, 3]
+
+
+EXTREMES: tuple[dict[str, Any], ...] = (
+    {"temperature": 1e6, "top_k": 0, "top_p": 1, "min_p": 0},
+    {"temperature": 1e-6, "dynatemp_range": 1e6, "dynatemp_exponent": -1000},
+    {"top_p": -1, "typical_p": -1, "min_p": 5, "top_n_sigma": 1e-6},
+    {"xtc_probability": 1e6, "xtc_threshold": -1e6, "min_keep": 2**31 - 1},
+    {"typical_p": 1e-6, "min_keep": 2**31 - 1, "top_p": 1e-6},
+    {"mirostat": 1, "mirostat_tau": 0, "mirostat_eta": 1000},
+    {"mirostat": 2, "mirostat_tau": 1000, "mirostat_eta": 0, "temperature": 1e6},
+    {"repeat_penalty": 1000, "presence_penalty": -1000, "frequency_penalty": 1000, "repeat_last_n": 2**31 - 1},
+    {"dry_multiplier": 1000, "dry_base": 1000, "dry_allowed_length": 0, "dry_penalty_last_n": 2**31 - 1},
+    {"dry_multiplier": -1000, "dry_base": -1000, "dry_allowed_length": 2**31 - 1, "dry_sequence_breakers": ["\u0000", "é" * 40]},
+    {"samplers": ["adaptive_p", "xtc", "temperature"], "adaptive_target": 1.0, "adaptive_decay": 0.0},
+    {"logit_bias": {str(token): False for token in range(16384)}},
+    {"logit_bias": {"": 5, "a": 1e6, "\u0000": False}},
+)
+
+
+@pytest.mark.parametrize("wish", EXTREMES)
+@pytest.mark.parametrize("grammar", ["", "root ::= [a-z]+"])
+def test_extreme_wishes_are_answered(engine: EngineProcess, wish: dict[str, Any], grammar: str) -> None:
+    body = {"prompt": [*PROMPT, *PROMPT], "n_predict": 12, "temperature": 1.0, "seed": 5, "grammar": grammar, **wish}
+    response = engine.client.post("/completion", json=body)
+    assert response.status_code == 200, response.text
+    if grammar:
+        assert re.fullmatch("[a-z]*", response.json()["content"])

@@ -28,6 +28,9 @@ def test_what_tokens_can_spell_passes(grammar: str) -> None:
         ('root ::= "a"{2001}', "2000"),
         ('root ::= "a"{,2}', "no repetition"),
         ("root ::= !<think>", "<think>"),
+        ("root ::= " + "(" * 201 + '"a"' + ")" * 201, "200 deep"),
+        ("root ::= " + '"a"? "?"* ' * 76, "150 parts"),
+        ("root ::= " + " | ".join(['"|"'] * 4002), "4000 choices"),
         ('root ::= "' + "a" * (1 << 20) + '"', "longer"),
     ],
 )
