@@ -44,3 +44,4 @@ if [ "$(cat .venv/.installed 2>/dev/null || true)" != "$(hash_of_lock)" ]; then
         || fail "the packages of requirements.lock could not be installed; the lines above say why."
     hash_of_lock > .venv/.installed
 fi
+ln -sf ../../tools/slotboard-engine .venv/bin/slotboard-engine

@@ -11,17 +11,21 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import trustme
 
 from tests.support.engine import ROOT, sse_data
 
 pytestmark = pytest.mark.model
 
-TLS = ROOT / "tests" / "support" / "tls"  # a certificate for localhost that nobody trusts
-
 
 def test_answers_and_streams_are_encrypted(tmp_path: Path) -> None:
     output = tmp_path / "output"
-    flags = ["--ssl-key-file", str(TLS / "key.pem"), "--ssl-cert-file", str(TLS / "cert.pem"), "-np", "1", "-c", "512"]
+    authority = trustme.CA()
+    certificate, key = authority.issue_cert("127.0.0.1"), tmp_path / "key.pem"
+    key.write_bytes(certificate.private_key_pem.bytes())
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    flags = ["--ssl-key-file", str(key), "--ssl-cert-file", str(chain), "-np", "1", "-c", "512"]
     with output.open("wb") as stdout:
         process = subprocess.Popen(
             [sys.executable, "-m", "engine", "--port", "0", "--threads", "1", "--mlock", *flags],
@@ -37,7 +41,8 @@ def test_answers_and_streams_are_encrypted(tmp_path: Path) -> None:
         found = re.search(r"https://127\.0\.0\.1:\d+", said)
         assert found is not None, said
         assert "--mlock has no effect here.\n" in said
-        trust = ssl.create_default_context(cafile=str(TLS / "cert.pem"))
+        trust = ssl.create_default_context()
+        authority.configure_trust(trust)
         with httpx2.Client(base_url=found.group(), verify=trust, timeout=30) as client:
             body = {"prompt": "hello", "n_predict": 40, "temperature": 0}
             whole = client.post("/completion", json=body).json()
