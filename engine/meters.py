@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 
 from engine.scheduler.control import PolicyState
@@ -12,25 +14,44 @@ from engine.scheduler.records import IterationRecord
 
 log = logging.getLogger("engine.scheduler")
 
+MOST_FRESH = 1024
+_sorting = threading.Lock()
+
 # Upper bounds in seconds: of waits and of the time to a first token; of the time between tokens and of a batch.
 WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 STEPS_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class Histogram:
-    """Counts of durations up to each bound, and above the last."""
+    """Counts of durations up to each bound, and above the last. Durations are sorted in when somebody reads, or by the thousand.
 
-    __slots__ = ("bounds", "counts", "total")
+    Adding is all that happens between two batches, where each microsecond delays every stream.
+    """
+
+    __slots__ = ("_counts", "_fresh", "_total", "bounds")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._fresh: deque[float] = deque()
 
     def add(self, seconds: float) -> None:
-        seconds = max(0.0, seconds)
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.total += seconds
+        self._fresh.append(seconds)
+        if len(self._fresh) > MOST_FRESH:
+            self._sort_in()
+
+    def read(self) -> tuple[list[int], float]:
+        """Counts by bound, and the sum of all durations in seconds."""
+        self._sort_in()
+        return list(self._counts), self._total
+
+    def _sort_in(self) -> None:
+        with _sorting:
+            while self._fresh:
+                seconds = max(0.0, self._fresh.popleft())
+                self._counts[bisect_left(self.bounds, seconds)] += 1
+                self._total += seconds
 
 
 class Meters:

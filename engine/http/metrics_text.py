@@ -28,12 +28,12 @@ def _histograms(meters: Meters) -> Iterable[str]:
 
 
 def histogram_text(name: str, text: str, histogram: Histogram) -> str:
-    counts = list(histogram.counts)
+    counts, total = histogram.read()
     lines, below = [f"# HELP {name} {text}", f"# TYPE {name} histogram"], 0
     for bound, count in zip((*map(str, histogram.bounds), "+Inf"), counts, strict=True):
         below += count
         lines.append(f'{name}_bucket{{le="{bound}"}} {below}')
-    lines += [f"{name}_sum {histogram.total:.10g}", f"{name}_count {below}"]
+    lines += [f"{name}_sum {total:.10g}", f"{name}_count {below}"]
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from engine.http.metrics_text import histogram_text
-from engine.meters import Histogram, jain
+from engine.meters import MOST_FRESH, Histogram, jain
 from tests.unit.engine.harness import Served, served
 
 
@@ -25,6 +25,14 @@ def test_a_histogram_is_cumulative_text() -> None:
         "x_seconds_sum 7.65",
         "x_seconds_count 5",
     ]
+
+
+def test_a_histogram_that_nobody_reads_keeps_little() -> None:
+    histogram = Histogram((0.1,))
+    for _ in range(10 * MOST_FRESH):
+        histogram.add(0.5)
+    assert len(histogram._fresh) <= MOST_FRESH
+    assert histogram.read() == ([0, 10 * MOST_FRESH], 5.0 * MOST_FRESH)
 
 
 def test_jains_index() -> None:
