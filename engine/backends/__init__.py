@@ -10,7 +10,7 @@ from engine.backends.base import Backend, BackendOptions, ModelError
 from engine.backends.simulated import CostModel, SimulatedBackend
 from engine.clock import Clock
 
-SPINS = "8000"  # about 0.4 ms: longer than the pause between two steps, much shorter than a time slice
+SPINS = "100000"  # about 2 ms: longer than any pause between two steps, shorter than a time slice
 
 
 def limit_spinning(environment: MutableMapping[str, str]) -> None:
