@@ -2,7 +2,6 @@
 # make check linters and types, in seconds      make bench NAME=fairness|parity|overhead|...
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
-export PYTHONDONTWRITEBYTECODE := 1
 BIN := .venv/bin
 
 help:

@@ -106,7 +106,9 @@ def choose_model(backend: str, var: Path) -> tuple[Path, str, int]:
     tiny = var / "models" / "tiny.gguf"
     if backend == "llama" and not tiny.exists():
         say("making the default model, a small one with random weights (a few seconds)")
-        done = subprocess.run([sys.executable, "-m", "engine.tiny_model", "--out", str(tiny)], cwd=ROOT, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "engine.tiny_model", "--out", str(tiny)], cwd=ROOT, stdout=subprocess.DEVNULL, check=False
+        )
         if done.returncode:
             raise Refused("the default model could not be made; the lines above say why.")
     return tiny, "tiny", 4 * 49152
@@ -149,17 +151,14 @@ def static_stamp() -> str:
 
 
 def prepare(env: dict[str, str]) -> None:
-    """Database, first account, static files; each a no-op when it is already so."""
-    manage = [sys.executable, "manage.py"]
-    commands = [[*manage, "migrate", "--verbosity", "0"], [*manage, "setup_console"]]
+    """Database, first account, static files: one process, since starting one takes most of the time."""
     stamp = Path(env["SLOTBOARD_VAR_DIR"]) / "static.stamp"
-    fresh = stamp.exists() and stamp.read_text() == static_stamp()
-    if not fresh:
+    command = [sys.executable, "manage.py", "setup_console"]
+    if not stamp.exists() or stamp.read_text() != static_stamp():
         say("collecting static files")
-        commands.append([*manage, "collectstatic", "--noinput", "--clear", "--verbosity", "0"])
-    for command in commands:
-        if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode:
-            raise Refused(f"`{' '.join(command[1:3])}` failed; the lines above say why.")
+        command.append("--static")
+    if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode:
+        raise Refused("the database could not be prepared; the lines above say why.")
     stamp.write_text(static_stamp())
 
 

@@ -1,4 +1,4 @@
-"""First start: the roles, one account, the local engine. Doing it again changes nothing."""
+"""Each start: the database's tables, the roles, one account, the local engine. Doing it again changes nothing."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.core.management.base import BaseCommand
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandParser
 
 from dashboard.roles import Role
 from scheduler_api.models import Server
 
 
 class Command(BaseCommand):
-    help = "Make the roles, a first account (SLOTBOARD_ADMIN_PASSWORD or a generated password) and register the local engine."
+    help = "Migrate, make the roles and a first account (SLOTBOARD_ADMIN_PASSWORD or a generated password), register the engine."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--static", action="store_true", help="collect the static files too")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        call_command("migrate", verbosity=0)
+        if options["static"]:
+            call_command("collectstatic", interactive=False, clear=True, verbosity=0)
         for role in Role:
             Group.objects.get_or_create(name=role.value)
         self.ensure_account()
