@@ -2,6 +2,8 @@
 # make check linters and types, in seconds      make bench NAME=fairness|parity|overhead|...
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
+# Without compiled bytecode every start compiles every package anew, which takes longer than all the rest.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 
 help:
