@@ -12,53 +12,24 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from engine.backends.base import Backend, BackendError, KvFull
 from engine.clock import Clock
-from engine.delivery import Chunk, Done, Event, Handle, PromptProgress, deliver
+from engine.delivery import Handle, deliver
+from engine.edits import Edit, SlotBusy, SlotEdit
 from engine.meters import Meters
+from engine.outbox import Outbox
 from engine.ring import IterationRing
 from engine.scheduler.control import PolicyState
 from engine.scheduler.core import Scheduler
-from engine.scheduler.plan import Finished, FinishReason, Outcome, Plan, Settlement, TokenProbs
+from engine.scheduler.plan import Finished, Outcome, Plan, Settlement
 from engine.scheduler.task import Task
 
 log = logging.getLogger("engine.runner")
 
 KV_EXCEEDED = "Context size has been exceeded."
 _STALLED_S = 0.002  # pause when there is work but nothing to run: time alone can open a barrier
-
-
-class SlotBusy(Exception):
-    """A slot was not idle for as long as its caller would wait."""
-
-
-SlotEdit = Callable[[list[int]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    slot: int
-    edit: SlotEdit
-    deadline: float
-    result: asyncio.Future[Any]
-
-    def run(self, cells: list[int]) -> Any:
-        """What the edit gave, or the exception that it raised."""
-        try:
-            return self.edit(cells)
-        except Exception as error:
-            return error
-
-    def settle(self, answer: Any) -> None:
-        if self.result.done():
-            return
-        if isinstance(answer, Exception):
-            self.result.set_exception(answer)
-        else:
-            self.result.set_result(answer)
 
 
 class Runner:
@@ -79,11 +50,8 @@ class Runner:
         self._stopping = False
         self._inbox: deque[Callable[[float], None]] = deque()
         self._submitted: dict[int, float] = {}  # tasks in the inbox, with the time they came
-        self._handles: dict[int, Handle] = {}
-        self._by_slot: dict[int, Handle] = {}  # current or previous task of each slot
-        self._edits: deque[_Edit] = deque()
-        self._pieces: dict[int, bytes] = {}
-        self._out: list[Event] = []
+        self._outbox = Outbox(backend, self.meters)
+        self._edits: deque[Edit] = deque()
         self.changes = 0  # grows with each iteration and each change of state between iterations
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
         self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
@@ -108,12 +76,12 @@ class Runner:
         def enter(now: float) -> None:
             self._submitted.pop(task.id, None)
             for handle in handles:
-                self._handles[handle.task_id] = handle
+                self._outbox.handles[handle.task_id] = handle
             try:
                 self._scheduler.submit(task, now)
             except Exception:
                 log.exception("Task %d could not be taken in", task.id)
-                self._drop(handles, "Internal error of the scheduler.", now)
+                self._outbox.drop(handles, "Internal error of the scheduler.", now)
 
         self._inbox.append(enter)
         self._wake.set()
@@ -123,7 +91,7 @@ class Runner:
 
         def leave(now: float) -> None:
             for task_id in task_ids:
-                if self._handles.pop(task_id, None) is not None:
+                if self._outbox.handles.pop(task_id, None) is not None:
                     self._scheduler.cancel(task_id, now)
 
         self._inbox.append(leave)
@@ -167,14 +135,13 @@ class Runner:
         raises, and SlotBusy when the slot is busy for `patience` seconds.
         """
         result: asyncio.Future[Any] = self._loop.create_future()
-        self._edits.append(_Edit(slot, edit, self.clock.now() + patience, result))
+        self._edits.append(Edit(slot, edit, self.clock.now() + patience, result))
         self._wake.set()
         return await result
 
     def task_of(self, task_id: int | None, slot: int) -> Handle | None:
         """The handle of a slot's task; of an idle slot the task that it had before, None when it never had one."""
-        handle = None if task_id is None else self._handles.get(task_id)
-        return handle or self._by_slot.get(slot)
+        return self._outbox.task_of(task_id, slot)
 
     async def changed(self, since: int) -> None:
         """Returns once `changes` is above `since`. Costs the loop thread nothing while nobody waits."""
@@ -212,7 +179,7 @@ class Runner:
                 self.meters.policy(self._scheduler.policy(began))
             planned = self.clock.now()
             if plan.starts or plan.child_starts:
-                self._note_starts(plan, planned)
+                self._outbox.note_starts(plan, planned)
             if self._watchers:
                 self._wake_watchers()
             if not plan.entries:
@@ -222,7 +189,7 @@ class Runner:
         ran = self.clock.now()
         with self._lock:
             if outcome is not None and outcome.probs:
-                self._note_probs(outcome.probs)
+                self._outbox.note_probs(outcome.probs)
             settlement = self._scheduler.fail(plan, error, ran) if outcome is None else self._scheduler.settle(plan, outcome, ran)
             self._absorb(plan, settlement, ran)
             record = self._scheduler.record(
@@ -274,22 +241,6 @@ class Runner:
             inbox.popleft()(now)
             self.changes += 1
 
-    def _note_starts(self, plan: Plan, now: float) -> None:
-        for start in plan.starts + plan.child_starts:
-            handle = self._handles.get(start.task.id)
-            if handle is None:
-                continue
-            handle.slot, handle.n_cached, handle.visited_at = start.slot, start.n_past, now
-            self._by_slot[start.slot] = handle
-            if handle.progress:
-                self._out.append(PromptProgress(handle, start.n_past, start.n_past, now))
-
-    def _note_probs(self, found: Mapping[int, TokenProbs]) -> None:
-        """A first token may be held back; what belongs to it waits with its task."""
-        for slot, probs in found.items():
-            if (handle := self._by_slot.get(slot)) is not None:
-                handle.drawn.append(probs)
-
     def _compute(self, plan: Plan) -> tuple[Outcome | None, str]:
         """Runs the batch; no outcome but a sentence when it failed as a whole."""
         try:
@@ -306,84 +257,26 @@ class Runner:
             return None, f"Internal error of the backend: {type(exc).__name__}."
 
     def _absorb(self, plan: Plan, settlement: Settlement, now: float) -> None:
-        handles = self._handles
-        for entry in plan.entries:
-            if entry.output and (handle := handles.get(entry.task_id)) is not None and handle.prompt_done_at is None:
-                handle.prompt_done_at = now
-        for step in settlement.progress:
-            handle = handles.get(step.task_id)
-            if handle is not None and handle.progress:
-                self._out.append(PromptProgress(handle, step.cache, step.processed, now))
+        outbox, scheduler = self._outbox, self._scheduler
+        outbox.note_prompts_done(plan, now)
+        outbox.progress(settlement.progress, now)
         for emission in settlement.emissions:
-            handle = handles.get(emission.task_id)
+            handle = outbox.handles.get(emission.task_id)
             if handle is None or handle.text.stopped_by:
                 continue
-            if self._emit(handle, emission.token, now):
-                self._end(self._scheduler.finish(handle.task_id, FinishReason.WORD, now))
-            elif handle.max_generation_s and self._is_over_time(handle, now):
-                self._end(self._scheduler.finish(handle.task_id, FinishReason.LIMIT, now))
+            reason = outbox.emit(handle, emission.token, now)
+            if reason is not None and (finished := scheduler.finish(handle.task_id, reason, now)) is not None:
+                self._end(finished)
         for finished in settlement.finished:
             self._end(finished)
 
-    def _is_over_time(self, handle: Handle, now: float) -> bool:
-        return handle.text.has_new_line and now - (handle.first_token_at or now) > handle.max_generation_s
-
-    def _emit(self, handle: Handle, token: int, now: float) -> bool:
-        """Turns a token into text for its reader; True when it completed a stop string."""
-        piece = self._pieces.get(token)
-        if piece is None:
-            piece = self._pieces[token] = self.backend.piece(token)
-        handle.n_decoded += 1
-        self.meters.token(handle.last_token_at, now, handle.task.submitted_at)
-        handle.last_token_at = now
-        if handle.first_token_at is None:
-            handle.first_token_at = now
-        text = handle.text.push(piece)
-        if handle.drawn:
-            handle.probs.append(handle.drawn.popleft())
-        if handle.stream:
-            handle.tokens.append(token)
-            if text is not None:
-                self._out.append(_chunk(handle, text, now))
-        else:
-            if text:
-                handle.parts.append(text)
-            if handle.keep_tokens:
-                handle.tokens.append(token)
-        return bool(handle.text.stopped_by)
-
-    def _end(self, finished: Finished | None) -> None:
-        if finished is None:
-            return
+    def _end(self, finished: Finished) -> None:
         self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
-        self.meters.finished(finished)
-        handle = self._handles.pop(finished.task_id, None)
-        if handle is None:
-            return
-        rest = handle.text.finish()
-        if rest and not handle.stream:
-            handle.parts.append(rest)
-        elif rest or (handle.stream and handle.tokens):
-            self._out.append(_chunk(handle, rest, finished.finished_at))
-        stop = FinishReason.WORD if handle.text.stopped_by else finished.reason
-        self._out.append(Done(handle, finished, stop))
+        self._outbox.end(finished)
 
     def _publish(self) -> None:
-        """Hands out what has gathered: straight to its connection where there is a sink, else in one call to the event loop."""
-        if not self._out:
-            return
-        events, self._out = self._out, []
-        left: list[Event] = []
-        for event in events:
-            sink = event.handle.sink
-            if sink is None:
-                left.append(event)
-            elif isinstance(event, Done):
-                sink.close()  # the reader writes now, and two writers of one connection would mix their bytes
-                left.append(event)
-            elif (instead := sink.take(event)) is not None:
-                left.append(instead)
-        if left:
+        """Straight to its connection where there is a sink, else in one call to the event loop."""
+        if left := self._outbox.hand_out():
             self._call(deliver, left)
 
     def _wake_watchers(self) -> None:
@@ -418,33 +311,17 @@ class Runner:
         with self._lock:
             now = self.clock.now()
             self._take_inbox(now)
-            for task_id in list(self._handles):
+            for task_id in list(self._outbox.handles):
                 try:
                     self._scheduler.cancel(task_id, now)
                 except Exception:
                     log.exception("Task %d could not be taken out", task_id)
-            self._drop(list(self._handles.values()), message, now)
+            self._outbox.drop(list(self._outbox.handles.values()), message, now)
             self.changes += 1
             self._wake_watchers()
         while self._edits:
             self._call(self._edits.popleft().settle, SlotBusy(message))
         self._publish()
-
-    def _drop(self, handles: Sequence[Handle], message: str, now: float) -> None:
-        """Tells readers that their tasks ended by a fault of the server."""
-        for handle in handles:
-            self._handles.pop(handle.task_id, None)
-            finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now)
-            self._out.append(Done(handle, finished, FinishReason.ERROR))
-
-
-def _chunk(handle: Handle, text: str, at: float) -> Chunk:
-    """Takes along what was not released before."""
-    chunk = Chunk(handle, text, handle.tokens, handle.n_decoded, at, handle.probs or None)
-    handle.tokens = []
-    if chunk.probs:
-        handle.probs = []
-    return chunk
 
 
 def _resolve(watchers: list[asyncio.Future[None]]) -> None:

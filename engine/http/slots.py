@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.backends.base import BackendError
+from engine.edits import SlotBusy
 from engine.http.body import read_body
 from engine.http.errors import ApiError, field_error, json_response
 from engine.http.fields import Fields, parse_object
 from engine.http.state import ServerState
-from engine.runner import SlotBusy
 
 PATIENCE_S = 60.0  # for a busy slot
 _FILE_NAME = re.compile(r'[^/\\:*?"<>|\x00-\x1f\x7f]{1,200}')

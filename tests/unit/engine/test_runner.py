@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.backends.base import BackendError, KvFull
+from engine.edits import SlotBusy
 from engine.options import parse_options
-from engine.runner import SlotBusy
 from engine.scheduler.core import Scheduler
 from tests.unit.engine.harness import FLAGS, FakeBackend, Served, served
 

@@ -1,0 +1,134 @@
+"""What readers are told: tokens turned into text, progress, ends; gathered during a turn and handed out before the next batch.
+
+Used by the loop thread alone, but for `task_of`, which only looks things up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.backends.base import Backend
+from engine.delivery import Chunk, Done, Event, Handle, PromptProgress
+from engine.meters import Meters
+from engine.scheduler.plan import Finished, FinishReason, Plan, Progress, TokenProbs
+
+
+class Outbox:
+    """The handles of all tasks from submission to their end, and the events that wait to go out."""
+
+    def __init__(self, backend: Backend, meters: Meters) -> None:
+        self.handles: dict[int, Handle] = {}
+        self._by_slot: dict[int, Handle] = {}  # current or previous task of each slot
+        self._backend = backend
+        self._pieces: dict[int, bytes] = {}
+        self._meters = meters
+        self._events: list[Event] = []
+
+    def task_of(self, task_id: int | None, slot: int) -> Handle | None:
+        """The handle of a slot's task; of an idle slot the task that it had before, None when it never had one."""
+        handle = None if task_id is None else self.handles.get(task_id)
+        return handle or self._by_slot.get(slot)
+
+    def note_starts(self, plan: Plan, now: float) -> None:
+        for start in plan.starts + plan.child_starts:
+            handle = self.handles.get(start.task.id)
+            if handle is None:
+                continue
+            handle.slot, handle.n_cached, handle.visited_at = start.slot, start.n_past, now
+            self._by_slot[start.slot] = handle
+            if handle.progress:
+                self._events.append(PromptProgress(handle, start.n_past, start.n_past, now))
+
+    def note_probs(self, found: Mapping[int, TokenProbs]) -> None:
+        """A first token may be held back; what belongs to it waits with its task."""
+        for slot, probs in found.items():
+            if (handle := self._by_slot.get(slot)) is not None:
+                handle.drawn.append(probs)
+
+    def note_prompts_done(self, plan: Plan, now: float) -> None:
+        handles = self.handles
+        for entry in plan.entries:
+            if entry.output and (handle := handles.get(entry.task_id)) is not None and handle.prompt_done_at is None:
+                handle.prompt_done_at = now
+
+    def progress(self, steps: Sequence[Progress], now: float) -> None:
+        for step in steps:
+            handle = self.handles.get(step.task_id)
+            if handle is not None and handle.progress:
+                self._events.append(PromptProgress(handle, step.cache, step.processed, now))
+
+    def emit(self, handle: Handle, token: int, now: float) -> FinishReason | None:
+        """Turns a token into text for its reader. A reason when the text ends the task: a stop string, or too long a time."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._backend.piece(token)
+        handle.n_decoded += 1
+        self._meters.token(handle.last_token_at, now, handle.task.submitted_at)
+        handle.last_token_at = now
+        if handle.first_token_at is None:
+            handle.first_token_at = now
+        text = handle.text.push(piece)
+        if handle.drawn:
+            handle.probs.append(handle.drawn.popleft())
+        if handle.stream:
+            handle.tokens.append(token)
+            if text is not None:
+                self._events.append(_chunk(handle, text, now))
+        else:
+            if text:
+                handle.parts.append(text)
+            if handle.keep_tokens:
+                handle.tokens.append(token)
+        if handle.text.stopped_by:
+            return FinishReason.WORD
+        return FinishReason.LIMIT if handle.max_generation_s and _is_over_time(handle, now) else None
+
+    def end(self, finished: Finished) -> None:
+        self._meters.finished(finished)
+        handle = self.handles.pop(finished.task_id, None)
+        if handle is None:
+            return
+        rest = handle.text.finish()
+        if rest and not handle.stream:
+            handle.parts.append(rest)
+        elif rest or (handle.stream and handle.tokens):
+            self._events.append(_chunk(handle, rest, finished.finished_at))
+        stop = FinishReason.WORD if handle.text.stopped_by else finished.reason
+        self._events.append(Done(handle, finished, stop))
+
+    def drop(self, handles: Sequence[Handle], message: str, now: float) -> None:
+        """Tells readers that their tasks ended by a fault of the server."""
+        for handle in handles:
+            self.handles.pop(handle.task_id, None)
+            finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now)
+            self._events.append(Done(handle, finished, FinishReason.ERROR))
+
+    def hand_out(self) -> list[Event]:
+        """Writes what has a sink straight to its connection; the rest, for the event loop."""
+        if not self._events:
+            return []
+        events, self._events = self._events, []
+        left: list[Event] = []
+        for event in events:
+            sink = event.handle.sink
+            if sink is None:
+                left.append(event)
+            elif isinstance(event, Done):
+                sink.close()  # the reader writes now, and two writers of one connection would mix their bytes
+                left.append(event)
+            elif (instead := sink.take(event)) is not None:
+                left.append(instead)
+        return left
+
+
+def _is_over_time(handle: Handle, now: float) -> bool:
+    return handle.text.has_new_line and now - (handle.first_token_at or now) > handle.max_generation_s
+
+
+def _chunk(handle: Handle, text: str, at: float) -> Chunk:
+    """Takes along what was not released before."""
+    chunk = Chunk(handle, text, handle.tokens, handle.n_decoded, at, handle.probs or None)
+    handle.tokens = []
+    if chunk.probs:
+        handle.probs = []
+    return chunk
