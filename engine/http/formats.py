@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -158,7 +159,7 @@ def usage_json(dones: Sequence[Done]) -> dict[str, Any]:
     }
 
 
-class _OaiFormat:
+class _OaiFormat(ABC):
     """What both OpenAI shapes share: envelope, usage, the end of a stream."""
 
     whole_object: str
@@ -215,20 +216,20 @@ class _OaiFormat:
             answer["timings"] = final_timings(dones[0].finished)
         return answer
 
-    def _choice(self, index: int, text: bytes, probs: bytes) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _choice(self, index: int, text: bytes, probs: bytes) -> bytes: ...
 
-    def _probs_json(self, found: Sequence[TokenProbs]) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _probs_json(self, found: Sequence[TokenProbs]) -> dict[str, Any]: ...
 
     def _whole_probs(self, done: Done) -> dict[str, Any] | None:
         return self._probs_json(done.handle.probs) if self._request.sampling.n_probs else None
 
-    def _empty_choice(self, index: int, reason: str | None) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _empty_choice(self, index: int, reason: str | None) -> dict[str, Any]: ...
 
-    def _whole_choice(self, done: Done) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _whole_choice(self, done: Done) -> dict[str, Any]: ...
 
 
 class OaiCompletionFormat(_OaiFormat):

@@ -12,6 +12,7 @@ import json
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -63,7 +64,7 @@ def busy_slot(slot: int = 0, task: int = 135, **changes: Any) -> Json:
 
 
 @dataclass
-class FakeServer:
+class FakeServer(ABC):
     """Counts requests and how many are pending at once. `hold` keeps answers of a path back until it is cleared."""
 
     api_key: str = ""
@@ -76,8 +77,8 @@ class FakeServer:
     held: set[str] = field(default_factory=set)
     url: str = ""
 
-    def routes(self) -> list[Route]:
-        raise NotImplementedError
+    @abstractmethod
+    def routes(self) -> list[Route]: ...
 
     def app(self) -> Starlette:
         return Starlette(routes=[*self.routes(), Route("/{rest:path}", self._unknown)])
