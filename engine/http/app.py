@@ -54,6 +54,7 @@ def _routes(state: ServerState) -> list[BaseRoute]:
         ("POST", "/slots/{id}", SlotRoutes(state).act),
         ("GET", "/metrics", MetricsRoute(state).metrics),
         ("GET", "/models /v1/models", info.models),
+        ("GET", "/v1/models/{name:path}", info.model),
         ("POST", "/tokenize", info.tokenize),
         ("POST", "/detokenize", info.detokenize),
         ("POST", "/apply-template", info.apply_template),

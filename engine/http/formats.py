@@ -40,6 +40,13 @@ class Format(Protocol):
     def whole(self, dones: Sequence[Done]) -> Any: ...
 
 
+def fingerprint(build: str) -> str:
+    """`system_fingerprint` as clients of llama-server know it, llama.cpp's build first: `b11669-cyllama-0.7.0`."""
+    words = build.replace(",", " ").split()
+    number = [word for word in words if word[0] == "b" and word[1:].isdigit()]
+    return "-".join(number + [word for word in words if word not in number and word != "llama.cpp"])
+
+
 def progress_json(event: PromptProgress) -> dict[str, Any]:
     visited = event.handle.visited_at or event.at
     return {
@@ -173,7 +180,7 @@ class _OaiFormat(ABC):
             "created": int(time.time()),
             "id": self.id_prefix + secrets.token_urlsafe(18),
             "model": model,
-            "system_fingerprint": build,
+            "system_fingerprint": fingerprint(build),
             "object": self.chunk_object,
         }
         self._tail = b"," + _dumps(self._envelope)[1:-1]
@@ -263,7 +270,7 @@ class OaiChatFormat(_OaiFormat):
 
     def __init__(self, request: CompletionRequest, model: str, build: str, logprobs: Logprobs) -> None:
         super().__init__(request, model, build, logprobs)
-        self._opened: set[int] = set()
+        self._opened = 0  # choices whose role was sent
 
     def chunk(self, chunk: Chunk) -> bytes:
         return self._role(chunk.handle.index) + super().chunk(chunk)
@@ -275,9 +282,13 @@ class OaiChatFormat(_OaiFormat):
         return self._role(done.handle.index) + super().final(done)
 
     def _role(self, index: int) -> bytes:
-        if index in self._opened:
+        """The roles of all choices up to this one that have none yet: clients take the first chunk for the first choice's."""
+        if index < self._opened:
             return b""
-        self._opened.add(index)
+        first, self._opened = self._opened, index + 1
+        return b"".join(map(self._opening, range(first, index + 1)))
+
+    def _opening(self, index: int) -> bytes:
         delta = {"role": "assistant", "content": None}
         return sse({"choices": [{"finish_reason": None, "index": index, "delta": delta}], **self._envelope})
 

@@ -11,6 +11,7 @@ from engine.delivery import Handle
 from engine.http.body import read_body
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
+from engine.http.formats import fingerprint
 from engine.http.prompts import check_tokens
 from engine.http.sampling import sampling_json
 from engine.http.state import ServerState
@@ -49,7 +50,7 @@ class InfoRoutes:
                 "chat_template_caps": {},
                 "bos_token": info.bos_text,
                 "eos_token": info.eos_text,
-                "build_info": info.build,
+                "build_info": fingerprint(info.build),
                 "is_sleeping": False,
             }
         )
@@ -64,6 +65,14 @@ class InfoRoutes:
         return json_response([slot_json(slot, runner.task_of(slot["task"], slot["id"])) for slot in slots])
 
     async def models(self, request: Request) -> Response:
+        return json_response({"object": "list", "data": [self._model_json()]})
+
+    async def model(self, request: Request) -> Response:
+        if request.path_params["name"] != self._state.options.alias:
+            raise ApiError(404, f"There is no such model; the one served is {self._state.options.alias}.")
+        return json_response(self._model_json())
+
+    def _model_json(self) -> dict[str, Any]:
         options, info = self._state.options, self._state.live.backend.info
         meta = {
             "n_vocab": info.n_vocab,
@@ -72,14 +81,13 @@ class InfoRoutes:
             "n_params": info.n_params,
             "size": info.size_bytes,
         }
-        entry = {
+        return {
             "id": options.alias,
             "object": "model",
             "created": int(self._state.started_at),
             "owned_by": "llamacpp",
             "meta": meta,
         }
-        return json_response({"object": "list", "data": [entry]})
 
     async def tokenize(self, request: Request) -> Response:
         body = await self._body(request)
