@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 from engine.backends.base import BackendOptions, KvMode
 from engine.options_accepted import add_accepted, check_variables
-from engine.options_env import Env, WholeNumbers, number
+from engine.options_env import Env, OneSentenceParser, WholeNumbers, number
+from engine.options_policy import add_policy_flags, policy_of
 from engine.options_sampling import add_sampling_flags, sampling_of
 from engine.options_server import ServerOptions, add_server_flags, server_of
-from engine.scheduler.policy import FIELDS, PhaseMode, Policy, PrefillOrder, RotationStart
+from engine.scheduler.policy import Policy
 from engine.scheduler.task import SamplingParams
 
 DEFAULT_MODEL = Path(__file__).resolve().parent.parent / "var" / "models" / "tiny.gguf"
 AUTO_SLOTS = 4
-START_POLICY = ("prefill_order", "rotation_start", "phase")
 KvOrigin = Literal["flag", "auto"]
 
 
@@ -71,7 +71,7 @@ class Options:
 
 
 def build_parser(environ: Mapping[str, str]) -> tuple[argparse.ArgumentParser, Env]:
-    parser = argparse.ArgumentParser(
+    parser = OneSentenceParser(
         prog="slotboard-engine",
         allow_abbrev=False,
         description="Inference server with llama-server's HTTP interface and scheduling policies that switch while it serves.",
@@ -82,7 +82,7 @@ def build_parser(environ: Mapping[str, str]) -> tuple[argparse.ArgumentParser, E
     _model_flags(parser, env)
     _server_flags(parser, env)
     add_server_flags(parser, env)
-    _policy_flags(parser, env)
+    add_policy_flags(parser, env)
     add_sampling_flags(parser, env)
     add_accepted(parser)
     return parser, env
@@ -152,23 +152,15 @@ def _server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     add("--no-cache-prompt", dest="cache", action="store_false", help="process every prompt from its start")
 
 
-def _policy_flags(parser: argparse.ArgumentParser, env: Env) -> None:
-    add = parser.add_argument_group("policy at the start; each can be switched while the server runs").add_argument
-    for name in START_POLICY:
-        spec = FIELDS[name]
-        assert spec.values is not None
-        add(_flag(name), choices=list(spec.values), default=env.text(name.upper(), str(spec.default)), help=spec.meaning)
-
-
 def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Options:
     """Flags before environment before defaults. Exits with code 2 and a sentence on stderr when something is wrong."""
     environ = os.environ if environ is None else environ
     parser, env = build_parser(environ)
     args = parser.parse_args(argv)
-    for name in ("backend", *START_POLICY):
-        _check_choice(parser, name, getattr(args, name))
+    _check_choice(parser, "backend", args.backend)
     auto = args.parallel == -1
     kv_from: KvOrigin = "auto" if auto and args.kv_unified is None else "flag"
+    n_slots = AUTO_SLOTS if auto else args.parallel
     unified = args.kv_unified if args.kv_unified is not None else auto
     no_effect, unknown = check_variables(environ, env.understood)
     if unknown:
@@ -180,7 +172,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         model_given=bool(args.model),
         alias=args.alias or model.stem,
         backend=args.backend,
-        n_slots=AUTO_SLOTS if auto else args.parallel,
+        n_slots=n_slots,
         n_ctx=args.ctx_size,
         kv_mode="unified" if unified else "split",
         kv_from=kv_from,
@@ -203,17 +195,13 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         json_schema=schema,
         server=server_of(parser, args),
         no_effect=(*args.no_effect, *no_effect),
-        policy=Policy(PrefillOrder(args.prefill_order), RotationStart(args.rotation_start), PhaseMode(args.phase)),
+        policy=policy_of(parser, args, max(args.batch_size, n_slots)),
     )
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _check_choice(parser: argparse.ArgumentParser, name: str, value: str) -> None:
     """argparse does not check a default, so what came from the environment is checked here."""
-    flag = _flag(name)
+    flag = f"--{name}"
     for action in parser._actions:
         if flag in action.option_strings and action.choices is not None and value not in action.choices:
             parser.error(f"argument {flag}: {value!r} is not one of {', '.join(action.choices)}")

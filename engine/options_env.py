@@ -5,9 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 _TRUE = {"1", "on", "true", "yes", "enabled"}
 _FALSE = {"0", "off", "false", "no", "disabled"}
+
+
+class OneSentenceParser(argparse.ArgumentParser):
+    """Says what is wrong and nothing else: two hundred flags before the cause would hide it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}. See --help for the flags.\n")
 
 
 class Env:

@@ -112,7 +112,7 @@ FIELDS: dict[str, FieldSpec] = {
         PrefillOrder.PHYSICAL,
         "Whose prompt enters the next batch first. physical: lowest slot first, as llama-server does. rotating: starts after "
         "a slot served in the batch before. fair: every waiting slot gets an equal share. shortest_first: fewest tokens left "
-        "first, long prompts can starve.",
+        "first; one that is passed over for long gets its turn.",
         NEXT_ITERATION,
         values=PrefillOrder,
     ),

@@ -23,7 +23,18 @@ import httpx2
 ROOT = Path(__file__).resolve().parents[2]
 _URL = re.compile(r"http://\S+?:\d+")
 # Without what the surroundings may say about servers; one thread, since a test machine's cores are rarely free.
-_CLEAN = ("LLAMA_", "BACKEND", "PREFILL_ORDER", "ROTATION_START", "PHASE")
+_CLEAN = (
+    "LLAMA_",
+    "BACKEND",
+    "PREFILL_",
+    "ROTATION_START",
+    "PHASE",
+    "DECODE_SHARE",
+    "BARRIER_",
+    "QUEUE_",
+    "DRAIN_",
+    "LOG_FORMAT",
+)
 
 
 class EngineProcess:

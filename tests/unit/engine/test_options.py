@@ -7,7 +7,7 @@ import pytest
 
 from engine.options import DEFAULT_MODEL, Options, parse_options
 from engine.options_accepted import ACCEPTED
-from engine.scheduler.policy import PhaseMode, PrefillOrder, RotationStart
+from engine.scheduler.policy import FIELDS, BarrierJoin, PhaseMode, Policy, PrefillOrder, RotationStart
 from engine.scheduler.task import SamplingParams
 
 
@@ -64,6 +64,57 @@ def test_policy_at_the_start() -> None:
         RotationStart.AFTER_LAST,
         PhaseMode.BARRIER,
     )
+
+
+POLICY_VALUES = {
+    "prefill_order": ("fair", PrefillOrder.FAIR),
+    "rotation_start": ("after_last", RotationStart.AFTER_LAST),
+    "phase": ("barrier", PhaseMode.BARRIER),
+    "prefill_chunk": ("64", 64),
+    "decode_share": ("0.5", 0.5),
+    "barrier_join": ("window", BarrierJoin.WINDOW),
+    "barrier_join_window_ms": ("250", 250),
+    "barrier_max_hold_ms": ("2000", 2000),
+    "barrier_max_generation_tokens": ("7", 7),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_policy_field_can_be_set_at_the_start(name: str) -> None:
+    text, value = POLICY_VALUES[name]
+    flag = "--" + name.replace("_", "-")
+    assert getattr(options(flag, text).policy, name) == value
+    assert getattr(options(**{name.upper(): text}).policy, name) == value
+    other = FIELDS[name]
+    plain = "none" if other.default is None else str(other.default)
+    assert options(flag, plain, **{name.upper(): text}).policy == Policy()  # the flag wins
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "sentence"),
+    [
+        (["--prefill-chunk", "65", "-b", "64"], {}, "'65' is not a whole number from 1 to 64 or none"),
+        (["--prefill-chunk", "many"], {}, "'many' is not a whole number from 1 to 2048 or none"),
+        (["--decode-share", "1"], {}, "'1' is not a number from 0.01 to 0.99 or none"),
+        (["--decode-share", "nan"], {}, "'nan' is not a number from 0.01 to 0.99 or none"),
+        (
+            [],
+            {"BARRIER_JOIN_WINDOW_MS": "none"},
+            "argument --barrier-join-window-ms: 'none' is not a whole number from 1 to 3600000",
+        ),
+        ([], {"BARRIER_MAX_HOLD_MS": "1.5"}, "argument --barrier-max-hold-ms: '1.5' is not a whole number"),
+        ([], {"BARRIER_JOIN": "late"}, "argument --barrier-join: 'late' is not one of first_completion, window"),
+    ],
+)
+def test_a_wrong_policy_is_one_sentence(
+    argv: list[str], environ: dict[str, str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(argv, environ)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert sentence in said
+    assert said.count("\n") == 1
 
 
 def test_keys_from_everywhere(tmp_path: Path) -> None:
