@@ -1,4 +1,4 @@
-"""llama-server's `timings` object, and the engine's own three stages beside it. All durations in milliseconds."""
+"""llama-server's `timings` object, and the engine's own stages beside it. All durations in milliseconds."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def _timings(n_cached: int, n_prompt: int, prompt_ms: float, n_predicted: int, p
 
 
 def final_timings(finished: Finished) -> dict[str, Any]:
+    """`queue_ms + wait_ms + prompt_ms + hold_ms + predicted_ms` is `total_ms`, from submission to the end; `skipped_ms` is a part
+    of `prompt_ms`, and `paused_ms` of `predicted_ms`."""
     timings = _timings(
         finished.n_cached,
         finished.n_prompt - finished.n_cached,
@@ -41,7 +43,10 @@ def final_timings(finished: Finished) -> dict[str, Any]:
     )
     timings["queue_ms"] = _span_ms(finished.submitted_at, finished.assigned_at)
     timings["wait_ms"] = _span_ms(finished.assigned_at, finished.first_visit_at)
+    timings["skipped_ms"] = round(finished.skipped_s * 1e3, 3)
     timings["hold_ms"] = _span_ms(finished.prompt_done_at, finished.first_token_at)
+    timings["paused_ms"] = round(finished.paused_s * 1e3, 3)
+    timings["total_ms"] = _span_ms(finished.submitted_at, finished.finished_at)
     return timings
 
 

@@ -41,6 +41,7 @@ class ErrorType(StrEnum):
     INVALID_REQUEST = "invalid_request_error"
     EXCEED_CONTEXT = "exceed_context_size_error"
     SERVER = "server_error"
+    UNAVAILABLE = "unavailable_error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,8 @@ class Finished:
 
     `prompt_s` runs from the first visit to the end of the prompt's last batch, `hold_s` from there to the first token,
     `generation_s` from the first token to the end: a barrier's hold is booked under its own name. `paused_s` of the time from the
-    first token to the end the task paused for prompts, under a barrier with a limit of generated tokens.
+    first token to the end the task paused for prompts, under a barrier with a limit of generated tokens. `skipped_s` of the time
+    from the first visit to the end of the prompt went by in batches without a token of it.
     """
 
     slot: int
@@ -168,6 +170,7 @@ class Finished:
     first_token_at: float | None = None
     finished_at: float = 0.0
     paused_s: float = 0.0
+    skipped_s: float = 0.0
     truncated: bool = False  # the slot's context was full
     error_type: ErrorType | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -61,6 +62,36 @@ class Settling:
                 self._emit(slot, token, step, now, first=False)
         return self._close(step, now)
 
+    def generated(self, slots: Sequence[Slot], tokens: Mapping[int, int], iteration: int, now: float) -> Settlement:
+        """Books a batch in which exactly these slots generated, as `settle` would; nothing is held and nothing waits."""
+        emissions, over, n_ctx_slot = [], [], self._n_ctx_slot
+        for slot in slots:
+            token = tokens.get(slot.id)
+            if token is None:
+                over.append(slot)
+                continue
+            cells = slot.cells
+            cells.append(slot.last_token)
+            slot.last_token = token
+            slot.last_service = iteration
+            slot.n_generated = n = slot.n_generated + 1
+            emissions.append(make(Emission, (slot.id, slot.task_id, token, False)))
+            if token in slot.eog or n >= slot.limit or len(cells) + 1 >= n_ctx_slot:
+                over.append(slot)
+        if over:
+            return self._over(over, emissions, tokens, now)
+        self._totals.generated_tokens += len(emissions)
+        settlement: Settlement = make(Settlement, ((), (), tuple(emissions), ()))
+        return settlement
+
+    def _over(self, slots: Sequence[Slot], emissions: list[Emission], tokens: Mapping[int, int], now: float) -> Settlement:
+        for slot in slots:
+            if slot.id in tokens:
+                self._end_if_over(slot, now)
+            else:
+                self._fail_slot(slot, NO_TOKEN, now)
+        return self._close(Step(emissions=emissions), now)
+
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
         """The batch failed as a whole: tasks in it end in error, everybody else stays where they are."""
         self.drop(plan, message, now)
@@ -98,6 +129,7 @@ class Settling:
         child.visited = True
         child.n_cached = parent.n_cached
         child.first_visit_at = parent.first_visit_at
+        child.skipped_s = parent.skipped_s
         step.started.append((child.id, child.task_id))
         step.progress.append(Progress(child.id, child.task_id, len(child.prompt), child.n_cached, len(child.cells)))
         self._prompt_done(child, outcome, now)
@@ -120,10 +152,14 @@ class Settling:
         slot.last_token = token
         slot.n_generated = n = slot.n_generated + 1
         step.emissions.append(make(Emission, (slot.id, slot.task_id, token, first)))
-        if token in slot.eog:
+        if token in slot.eog or n >= slot.limit or len(slot.cells) + 1 >= self._n_ctx_slot:
+            self._end_if_over(slot, now)
+
+    def _end_if_over(self, slot: Slot, now: float) -> None:
+        """llama-server's rule for a full context: the token just drawn would take the last cell."""
+        if slot.last_token in slot.eog:
             self._end(slot, FinishReason.EOS, now)
-        # llama-server's rule for a full context: the token just drawn would take the last cell
-        elif n >= slot.limit or len(slot.cells) + 1 >= self._n_ctx_slot:
+        elif slot.n_generated >= slot.limit or len(slot.cells) + 1 >= self._n_ctx_slot:
             self._end(slot, FinishReason.LIMIT, now, truncated=slot.n_generated < slot.limit)
 
     def _end(self, slot: Slot, reason: FinishReason, now: float, *, truncated: bool = False) -> None:

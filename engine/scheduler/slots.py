@@ -30,6 +30,8 @@ _LEGAL: dict[SlotState, frozenset[SlotState]] = {
 
 # tuples: `in` compares identities first, where a set would call the enum's own hash
 PENDING = (SlotState.WAITING, SlotState.PROMPT)
+_UNSERVED = (SlotState.QUEUED, SlotState.WAITING)
+_PROMPT_WORK = (SlotState.QUEUED, SlotState.WAITING, SlotState.PROMPT)
 PROMPT_DONE = (SlotState.HELD, SlotState.GENERATING)
 
 
@@ -40,6 +42,7 @@ class Slot:
     `n_cached`: cells kept for the task, known from the moment it takes the slot. `parent`: id of the task whose prompt this child
     waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell. `passed`: batches in a row that
     passed it over. `turn_from`: `n_generated` when its cohort's generation began. `paused_at`: generates, and pauses for prompts.
+    `skipped_s`: since its first visit, in batches without a token of its prompt.
     """
 
     id: int
@@ -67,6 +70,7 @@ class Slot:
     turn_from: int = 0
     paused_at: float | None = None
     paused_s: float = 0.0
+    skipped_s: float = 0.0
     submitted_at: float = 0.0
     assigned_at: float | None = None
     first_visit_at: float | None = None
@@ -94,6 +98,8 @@ class Slot:
             return
         if state not in _LEGAL[self.state]:
             raise RuntimeError(f"slot {self.id} cannot go from {self.state} to {state}")
+        if self.first_visit_at is not None and self.state in _UNSERVED and state in _PROMPT_WORK:
+            self.skipped_s += now - max(self.since, self.first_visit_at)
         self.state = state
         self.since = now
 
@@ -136,6 +142,6 @@ class Slot:
         self.last_token = -1
         self.why = ""
         self.passed = self.turn_from = 0
-        self.paused_s = self.submitted_at = 0.0
+        self.paused_s = self.skipped_s = self.submitted_at = 0.0
         self.paused_at = None
         self.assigned_at = self.first_visit_at = self.prompt_done_at = self.first_token_at = None

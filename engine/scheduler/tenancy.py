@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from engine.scheduler.admission import (
     Queue,
     Waiting,
     child_task,
     is_atomic,
+    n_left_out,
     rejection,
 )
 from engine.scheduler.config import SchedulerConfig
@@ -64,8 +67,34 @@ class Tenancy:
             item = self.queue.drop_child(task_id)
         return None if item is None else self._unslotted(task_id, item.task, FinishReason.CANCELLED, now)
 
+    def would_wait(self, tasks: Iterable[Task]) -> int:
+        """How many of the tasks, oldest first, would join the queue if they came now."""
+        free = set() if self.queue.holds_all_back else {slot.id for slot in self._slots if slot.task is None}
+        return n_left_out(tasks, free, len(self._slots))
+
+    def expire(self, task_id: int, message: str, now: float) -> Finished | None:
+        """Ends a task that had no first visit yet, its children with it; None when it had one, or is nowhere."""
+        error, kind = FinishReason.ERROR, ErrorType.UNAVAILABLE
+        slot = self.where.get(task_id)
+        if slot is not None:
+            return None if slot.visited else self.end(slot, error, now, message, kind=kind)
+        item = self.queue.remove(task_id)
+        if item is None:
+            return None
+        for child_id in item.task.children:
+            self.ended.append(self._unslotted(child_id, item.task, error, now, message, kind))
+        return self._unslotted(task_id, item.task, error, now, message, kind)
+
     def end(
-        self, slot: Slot, reason: FinishReason, now: float, error: str = "", *, truncated: bool = False, cells_known: bool = True
+        self,
+        slot: Slot,
+        reason: FinishReason,
+        now: float,
+        error: str = "",
+        *,
+        truncated: bool = False,
+        cells_known: bool = True,
+        kind: ErrorType = ErrorType.SERVER,
     ) -> Finished:
         """Takes a task out of its slot; children that still wait for its prompt end with it (see `ended`).
 
@@ -75,7 +104,7 @@ class Tenancy:
         task = slot.task
         assert task is not None
         slot.resume(now)
-        finished = self._finished(slot, task.id, reason, now, error, truncated)
+        finished = self._finished(slot, task.id, reason, now, error, truncated, kind)
         self._totals.tasks_finished += 1
         if slot.first_token_at is not None:
             self._totals.generation_s += now - slot.first_token_at - slot.paused_s
@@ -84,14 +113,14 @@ class Tenancy:
             slot.cells.clear()
         slot.release(self._next_stamp(), now)
         if task.children:
-            self._end_children(task.id, reason, now)
+            self._end_children(task.id, reason, now, kind)
         return finished
 
-    def _end_children(self, parent: int, reason: FinishReason, now: float) -> None:
+    def _end_children(self, parent: int, reason: FinishReason, now: float, kind: ErrorType) -> None:
         error = "" if reason is FinishReason.CANCELLED else f"parent task {parent} ended before its prompt was processed"
         for slot in self._slots:
             if slot.parent == parent:
-                self.ended.append(self.end(slot, reason, now, error))
+                self.ended.append(self.end(slot, reason, now, error, kind=kind))
 
     def take_ended(self) -> tuple[Finished, ...]:
         if not self.ended:
@@ -133,7 +162,9 @@ class Tenancy:
         )
 
     @staticmethod
-    def _finished(slot: Slot, task_id: int, reason: FinishReason, now: float, error: str, truncated: bool) -> Finished:
+    def _finished(
+        slot: Slot, task_id: int, reason: FinishReason, now: float, error: str, truncated: bool, kind: ErrorType
+    ) -> Finished:
         return Finished(
             slot=slot.id,
             task_id=task_id,
@@ -150,6 +181,7 @@ class Tenancy:
             first_token_at=slot.first_token_at,
             finished_at=now,
             paused_s=slot.paused_s,
+            skipped_s=slot.skipped_s,
             truncated=truncated,
-            error_type=ErrorType.SERVER if error else None,
+            error_type=kind if error else None,
         )
