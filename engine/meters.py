@@ -15,7 +15,10 @@ from engine.scheduler.records import IterationRecord
 log = logging.getLogger("engine.scheduler")
 
 MOST_FRESH = 1024
+RECENT = 64
+MOST_RECORDS = 64
 _sorting = threading.Lock()
+_counting = threading.Lock()
 
 # Upper bounds in seconds: of waits and of the time to a first token; of the time between tokens and of a batch.
 WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -61,24 +64,66 @@ class Meters:
         self.queue_wait = Histogram(WAITS_S)
         self.first_visit_wait = Histogram(WAITS_S)
         self.hold = Histogram(WAITS_S)
-        self.iteration_time = Histogram(STEPS_S)
-        self.prompt_tokens = [0] * n_slots
-        self.generated_tokens = [0] * n_slots
+        self._iteration_time = Histogram(STEPS_S)
+        self._prompt_tokens = [0] * n_slots
+        self._generated_tokens = [0] * n_slots
+        self._n_busy_sum = 0
+        self._fresh: deque[IterationRecord] = deque()  # not yet counted, for the reason that `Histogram` has
+        self.service: deque[float] = deque(maxlen=RECENT)  # seconds that the last tasks had their slots
+        self.refused = 0  # requests that found the queue full
+        self.expired = 0  # tasks that waited longer than they were to
         self.cohorts = 0
         self._cohort: int | None = None
         self.version = 0
 
     def iteration(self, record: IterationRecord) -> None:
-        self.iteration_time.add((record.plan_ms + record.run_ms + record.settle_ms) / 1e3)
-        for slot, n in record.prompt:
-            self.prompt_tokens[slot] += n
-        for slot, n in record.generation:
-            self.generated_tokens[slot] += n
-        if record.cohort is not None and record.cohort != self._cohort:
-            self._cohort = record.cohort
-            self.cohorts += 1
-            slots = ", ".join(str(slot) for slot, _ in record.prompt) or "none"
-            log.info("Cohort %d began at iteration %d, first prompts from slots %s", record.cohort, record.iteration, slots)
+        self._fresh.append(record)
+        if record.cohort != self._cohort:
+            self._cohort_changed(record)
+        if len(self._fresh) > MOST_RECORDS:
+            self._count()
+
+    @property
+    def iteration_time(self) -> Histogram:
+        self._count()
+        return self._iteration_time
+
+    @property
+    def prompt_tokens(self) -> list[int]:
+        """Prompt tokens computed, by slot."""
+        self._count()
+        return list(self._prompt_tokens)
+
+    @property
+    def generated_tokens(self) -> list[int]:
+        """Generated tokens whose batch ran, by slot."""
+        self._count()
+        return list(self._generated_tokens)
+
+    @property
+    def n_busy_sum(self) -> int:
+        """Busy slots summed over iterations."""
+        self._count()
+        return self._n_busy_sum
+
+    def _count(self) -> None:
+        with _counting:
+            while self._fresh:
+                record = self._fresh.popleft()
+                self._iteration_time.add((record.plan_ms + record.run_ms + record.settle_ms) / 1e3)
+                for slot, n in record.prompt:
+                    self._prompt_tokens[slot] += n
+                for slot, n in record.generation:
+                    self._generated_tokens[slot] += n
+                self._n_busy_sum += len(record.prompt) + len(record.generation) + len(record.skipped) + len(record.held)
+
+    def _cohort_changed(self, record: IterationRecord) -> None:
+        if record.cohort is None:
+            return
+        self._cohort = record.cohort
+        self.cohorts += 1
+        slots = ", ".join(str(slot) for slot, _ in record.prompt) or "none"
+        log.info("Cohort %d began at iteration %d, first prompts from slots %s", record.cohort, record.iteration, slots)
 
     def token(self, previous: float | None, now: float, submitted: float) -> None:
         if previous is None:
@@ -88,6 +133,7 @@ class Meters:
 
     def finished(self, end: Finished) -> None:
         if end.assigned_at is not None:
+            self.service.append(end.finished_at - end.assigned_at)
             self.queue_wait.add(end.assigned_at - end.submitted_at)
             if end.first_visit_at is not None:
                 self.first_visit_wait.add(end.first_visit_at - end.assigned_at)

@@ -81,7 +81,7 @@ class MetricsRoute:
             gauge(
                 "llamacpp:n_busy_slots_per_decode",
                 "Busy slots in an average batch.",
-                runner.n_busy_sum / iterations if iterations else 0,
+                runner.meters.n_busy_sum / iterations if iterations else 0,
             ),
         ]
 

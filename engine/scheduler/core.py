@@ -7,9 +7,10 @@ reaches the next plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from engine.scheduler import turns, waits
+from engine.scheduler.admission import n_left_out
 from engine.scheduler.batch import Draft, add_generation, add_prompts
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.control import PolicyControl, PolicyState
@@ -20,6 +21,7 @@ from engine.scheduler.records import IterationRecord, record_of
 from engine.scheduler.settling import Settling
 from engine.scheduler.share import ShareAccount
 from engine.scheduler.slots import PENDING, Slot, SlotState
+from engine.scheduler.steady import Steady
 from engine.scheduler.task import Task
 from engine.scheduler.tenancy import Tenancy
 from engine.scheduler.view import Totals, phase_view, slot_view
@@ -42,6 +44,7 @@ class Scheduler:
         self._longest = 0
         self._patience = turns.patience(config.n_slots)
         self._in_flight: Plan | None = None
+        self._steady: Steady | None = None  # any call that may change the next batch ends it
         self._planned = 0
         self._cursor: int | None = None
         self._anchor: int | None = None
@@ -50,10 +53,12 @@ class Scheduler:
 
     def submit(self, task: Task, now: float) -> None:
         """The task takes a slot at once or joins the queue. One that can never run (empty, too long) ends in the next settle."""
+        self._steady = None
         self._tenancy.submit(task, now)
 
     def cancel(self, task_id: int, now: float) -> Finished | None:
         """Takes a task out of wherever it is; None when it is nowhere. Children waiting for its prompt end in the next settle."""
+        self._steady = None
         finished = self._tenancy.cancel(task_id, now)
         self._tenancy.admit(now)
         return finished
@@ -63,9 +68,26 @@ class Scheduler:
         slot = self._tenancy.where.get(task_id)
         if slot is None:
             return None
+        self._steady = None
         finished = self._tenancy.end(slot, reason, now)
         self._tenancy.admit(now)
         return finished
+
+    def expire(self, task_id: int, message: str, now: float) -> Finished | None:
+        """Ends a task, with this error, that waited for too long; None when its prompt had a first visit, or it is nowhere."""
+        finished = self._tenancy.expire(task_id, message, now)
+        self._tenancy.admit(now)
+        return finished
+
+    def depth_with(self, tasks: Iterable[Task], *, idle: bool = False) -> int:
+        """Depth of the queue if these tasks came in now, or on a server that does nothing else."""
+        if idle:
+            return n_left_out(tasks, set(range(self.config.n_slots)), self.config.n_slots)
+        return self.queue_depth + self._tenancy.would_wait(tasks)
+
+    def ages(self, now: float) -> list[float]:
+        """For how many seconds each busy slot's task has had it."""
+        return [now - slot.assigned_at for slot in self._slots if slot.assigned_at is not None]
 
     def cells_of(self, slot: int) -> list[int] | None:
         """Tokens that an idle slot remembers; None while a task is in it."""
@@ -77,6 +99,7 @@ class Scheduler:
         found = self._slots[slot]
         if found.task is not None:
             raise RuntimeError(f"slot {slot} is busy with task {found.task_id}")
+        self._steady = None
         found.cells = list(cells)
 
     @property
@@ -104,6 +127,17 @@ class Scheduler:
 
         A plan with entries that was neither (its caller broke down) counts as failed here, so the scheduler never gets stuck.
         """
+        steady = self._steady
+        if steady is not None and self._in_flight is None:
+            again = steady.plan(self._planned + 1)
+            if again is not None:
+                self._planned += 1
+                self._in_flight = again
+                return again
+        return self._plan_anew(now)
+
+    def _plan_anew(self, now: float) -> Plan:
+        self._steady = None
         if self._in_flight is not None:
             self._settling.drop(self._in_flight, NEVER_SETTLED, now)
             self._landed(self._in_flight, now)
@@ -217,14 +251,40 @@ class Scheduler:
 
     def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
         """Books what the backend did. Entries of tasks that are gone meanwhile change nothing."""
+        steady = self._steady
+        if steady is not None and not outcome.errors:
+            self._in_flight = None
+            self._totals.iterations = plan.iteration
+            settlement = self._settling.generated(steady.slots, outcome.tokens, plan.iteration, now)
+            if settlement.finished:
+                self._steady = None
+            return settlement
         self._landed(plan, now)
-        return self._settling.settle(plan, outcome, now)
+        settlement = self._settling.settle(plan, outcome, now)
+        if plan.entries and plan.entries[-1].kind is EntryKind.GENERATION:  # decode tokens come first in a batch
+            self._steady = self._steady_after(plan, settlement)
+        return settlement
+
+    def _steady_after(self, plan: Plan, settlement: Settlement) -> Steady | None:
+        """A run begins where only time or a call can change the next batch, and no policy depends on the time."""
+        if plan.skipped or plan.held or settlement.finished or self._control.state.reverts_at is not None:
+            return None
+        slots = [slot for slot in self._slots if slot.task is not None]
+        if len(slots) != len(plan.entries) or self._in_flight is not None or self._tenancy.queue:
+            return None
+        if any(slot.state is not SlotState.GENERATING or slot.paused_at is not None for slot in slots):
+            return None
+        if self._control.state.version != plan.policy_version:
+            return None
+        split = self.config.kv_mode == "split"
+        return Steady(plan, slots, None if split else self.config.n_ctx - sum(len(slot.cells) for slot in self._slots))
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
         """The batch failed as a whole: the tasks with entries in it end in error; waiting and held ones stay.
 
         Slots remember only the cells that were settled before, so a later prompt never relies on what may not have been written.
         """
+        self._steady = None
         self._landed(plan, now)
         return self._settling.fail(plan, message, now)
 
@@ -236,6 +296,8 @@ class Scheduler:
 
     def record(self, plan: Plan, t: float, plan_ms: float, run_ms: float, settle_ms: float, error: str = "") -> IterationRecord:
         """What is remembered of a plan with entries, as it was when planned; `t` is its start on the caller's clock."""
+        if self._steady is not None:  # whatever was settled last, its batch was one of the run's kind
+            return self._steady.record(plan.iteration, t, (plan_ms, run_ms, settle_ms), self.queue_depth)
         return record_of(plan, t, (plan_ms, run_ms, settle_ms), self.queue_depth, error)
 
     # Control: at any moment
@@ -264,6 +326,7 @@ class Scheduler:
             reason=reason,
             dry_run=dry_run,
         )
+        self._steady = None
         if self._in_flight is None:
             self._follow_policy(now)
         return state

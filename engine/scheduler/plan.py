@@ -112,7 +112,7 @@ class TokenProbs(NamedTuple):
     top: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen would cost a microsecond for each batch
 class Outcome:
     """What the backend did: a sampled token for each slot whose output was wanted, or an error for the slot alone.
 
