@@ -270,7 +270,7 @@ class Scheduler:
         if plan.skipped or plan.held or settlement.finished or self._control.state.reverts_at is not None:
             return None
         slots = [slot for slot in self._slots if slot.task is not None]
-        if len(slots) != len(plan.entries) or self._in_flight is not None or self._tenancy.queue:
+        if len(slots) != len(plan.entries) or self._in_flight is not None:
             return None
         if any(slot.state is not SlotState.GENERATING or slot.paused_at is not None for slot in slots):
             return None

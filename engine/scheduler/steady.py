@@ -1,4 +1,4 @@
-"""Batch after batch in which the same slots generate and nothing else happens: most of a server's life, so it is planned cheaply.
+"""Batch after batch in which the same slots generate and nothing else happens: most of a server's life, so planned cheaply.
 
 Between two batches of a small model all of Python's own memory has left the processor's near caches, and each function that a turn
 runs through costs a microsecond or two to fetch. A steady run repeats the last plan with the new tokens and touches nothing else.

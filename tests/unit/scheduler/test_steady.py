@@ -24,7 +24,7 @@ longer = st.lists(
         n_children=st.sampled_from([0, 0, 1]),
     ),
     min_size=1,
-    max_size=5,
+    max_size=8,
 )
 Trace = list[tuple[Plan, Settlement, IterationRecord | None, dict[str, object]]]
 
