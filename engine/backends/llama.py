@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -18,17 +17,12 @@ from cyllama.llama import llama_cpp
 
 from engine.backends.base import BackendError, BackendOptions, KvFull, ModelError, ModelInfo
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
-from engine.scheduler.plan import Entry, Outcome, Plan, Start, TokenProbs
+from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Start, TokenProbs
 
 MAGIC = b"GGUF"
 
 
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """A batch row that gets sampled for the entry's slot and for those it is copied to."""
-
-    row: int
-    entry: Entry
+_Output = tuple[int, Entry]  # a batch row that gets sampled for the entry's slot and for those it is copied to
 
 
 class LlamaBackend:
@@ -52,6 +46,7 @@ class LlamaBackend:
         spells, info = spells_bytes(self._texts), self.info
         self._sampling = SamplerContext(self._vocab, info.n_vocab, info.eog, info.n_ctx_slot, spells)
         self._n_probs = [0] * options.n_slots
+        self._wants_probs = False
 
     def run(self, plan: Plan) -> Outcome:
         errors: dict[int, str] = {}
@@ -60,14 +55,11 @@ class LlamaBackend:
         for start in plan.child_starts:
             self._attach_sampler(start, errors)
         outputs = self._fill(plan.entries, errors)
-        if not self._batch.n_tokens:
+        if not outputs and not self._batch.n_tokens:
             return Outcome(errors=errors)
         self._decode()
-        for output in outputs:
-            for child in output.entry.copy_to:
-                self._copy(output.entry.slot, child)
         tokens = self._sample(outputs, errors)
-        if any(self._n_probs):
+        if self._wants_probs:
             return Outcome(tokens, errors, self._probabilities(outputs, tokens))
         return Outcome(tokens, errors)
 
@@ -82,20 +74,25 @@ class LlamaBackend:
         try:
             self._samplers[start.slot] = make_sampler(start.task.sampling, self._sampling, start.task.prompt)
             self._n_probs[start.slot] = start.task.sampling.n_probs
+            self._wants_probs = any(self._n_probs)
         except (ValueError, OverflowError) as error:
             errors[start.slot] = f"the sampling parameters cannot be used: {error}"
 
     def _fill(self, entries: Sequence[Entry], errors: dict[int, str]) -> list[_Output]:
         """Write the entries into the batch; slots with an error stay out."""
-        batch = self._batch
+        batch, sequences = self._batch, self._sequences
         batch.clear()
         add = batch.add  # the binding's whole-run calls start every run at position 0 or in sequence 0
+        if entries and not errors and entries[-1].kind is EntryKind.GENERATION:  # decode tokens come first: there are no others
+            for slot, _, _, tokens, pos, _, _ in entries:
+                add(tokens[0], pos, sequences[slot], True)
+            return list(enumerate(entries))
         row = 0
         outputs: list[_Output] = []
         for entry in entries:
             if entry.slot in errors:
                 continue
-            sequence = self._sequences[entry.slot]
+            sequence = sequences[entry.slot]
             try:
                 for pos, token in enumerate(entry.tokens, entry.pos):
                     add(token, pos, sequence, False)
@@ -104,7 +101,7 @@ class LlamaBackend:
             row += len(entry.tokens)
             if entry.output:
                 batch.set_last_logits_to_true()
-                outputs.append(_Output(row - 1, entry))
+                outputs.append((row - 1, entry))
         return outputs
 
     def _decode(self) -> None:
@@ -123,25 +120,44 @@ class LlamaBackend:
 
     def _sample(self, outputs: Sequence[_Output], errors: dict[int, str]) -> dict[int, int]:
         tokens: dict[int, int] = {}
-        for output in outputs:
-            for slot in (output.entry.slot, *output.entry.copy_to):
+        samplers, context = self._samplers, self._context
+        try:
+            for row, entry in outputs:
+                if entry.copy_to:
+                    break
+                sampler = samplers[entry.slot]
+                tokens[entry.slot] = sampler.sample(context, row)  # type: ignore[union-attr]  # the rare None is caught below
+            else:
+                return tokens
+        except (AttributeError, ValueError, RuntimeError):
+            pass
+        self._sample_with_care(outputs, tokens, errors)
+        return tokens
+
+    def _sample_with_care(self, outputs: Sequence[_Output], tokens: dict[int, int], errors: dict[int, str]) -> None:
+        """Children get their cells and a token each; a slot that cannot draw has an error of its own. Goes on behind `tokens`."""
+        for row, entry in outputs:
+            for child in entry.copy_to:
+                self._copy(entry.slot, child)
+            for slot in (entry.slot, *entry.copy_to):
+                if slot in tokens or slot in errors:
+                    continue
                 sampler = self._samplers[slot]
-                if slot in errors or sampler is None:
-                    errors.setdefault(slot, "this slot has no sampler: its task was never started")
+                if sampler is None:
+                    errors[slot] = "this slot has no sampler: its task was never started"
                     continue
                 try:
-                    tokens[slot] = sampler.sample(self._context, output.row)
+                    tokens[slot] = sampler.sample(self._context, row)
                 except (ValueError, RuntimeError) as error:
                     errors[slot] = f"no token could be drawn: {error}"
-        return tokens
 
     def _probabilities(self, outputs: Sequence[_Output], tokens: dict[int, int]) -> dict[int, TokenProbs]:
         """From the row as the model made it, before any sampler, as llama-server does."""
         found: dict[int, TokenProbs] = {}
-        for output in outputs:
-            wanted = [slot for slot in (output.entry.slot, *output.entry.copy_to) if self._n_probs[slot] and slot in tokens]
+        for row, entry in outputs:
+            wanted = [slot for slot in (entry.slot, *entry.copy_to) if self._n_probs[slot] and slot in tokens]
             if wanted:
-                logits = self._context.get_logits_ith(output.row)
+                logits = self._context.get_logits_ith(row)
                 found.update({slot: token_probs(logits, tokens[slot], self._n_probs[slot]) for slot in wanted})
         return found
 
