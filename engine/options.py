@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.backends.base import BackendOptions, KvMode
+from engine.door import UNLIMITED
 from engine.options_accepted import add_accepted, check_variables
 from engine.options_env import Env, OneSentenceParser, WholeNumbers, number
 from engine.options_policy import add_policy_flags, policy_of
@@ -52,6 +53,8 @@ class Options:
     cache_prompt: bool
     policy: Policy
     slot_save_path: Path | None = None
+    queue_limit: int = UNLIMITED
+    queue_timeout_ms: int = 0
     sampling: SamplingParams = field(default_factory=SamplingParams)
     json_schema: dict[str, Any] | None = None  # for every answer, unless a request says otherwise
     server: ServerOptions = field(default_factory=ServerOptions)
@@ -131,10 +134,10 @@ def _model_flags(parser: argparse.ArgumentParser, env: Env) -> None:
 
 def _server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     group = parser.add_argument_group("server")
-    add = group.add_argument
+    add, whole = group.add_argument, WholeNumbers(group, env)
     add("--host", default=env.text("LLAMA_ARG_HOST", "127.0.0.1"), help="address to listen on")
     text = "port to listen on; 0: any free one"
-    WholeNumbers(group, env).add("--port", env="LLAMA_ARG_PORT", default=8080, low=0, high=65535, text=text)
+    whole.add("--port", env="LLAMA_ARG_PORT", default=8080, low=0, high=65535, text=text)
     add("--api-key", default=env.text("LLAMA_API_KEY", ""), metavar="K[,K2]", help="keys that clients must send")
     add("--api-key-file", default="", metavar="PATH", help="file with one key a line, # for comments")
     slots, metrics, props = (env.switch(f"LLAMA_ARG_ENDPOINT_{name}") for name in ("SLOTS", "METRICS", "PROPS"))
@@ -148,6 +151,10 @@ def _server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     text = "prompts share batches with generation (default)"
     add("-cb", "--cont-batching", dest="cont", action="store_true", default=cont is not False, help=text)
     add("-nocb", "--no-cont-batching", dest="cont", action="store_false", help="no prompt is touched while a slot generates")
+    text = "most tasks that wait for a slot; more get a 503; -1 (default): no limit"
+    whole.add("--queue-limit", env="QUEUE_LIMIT", default=UNLIMITED, low=-1, text=text)
+    text = "milliseconds within which work on a prompt must begin, else 503; 0 (default): no limit"
+    whole.add("--queue-timeout-ms", env="QUEUE_TIMEOUT_MS", default=0, low=0, text=text)
     add("--cache-prompt", dest="cache", action="store_true", default=cache is not False, help="reuse what a slot holds (default)")
     add("--no-cache-prompt", dest="cache", action="store_false", help="process every prompt from its start")
 
@@ -196,6 +203,8 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         server=server_of(parser, args),
         no_effect=(*args.no_effect, *no_effect),
         policy=policy_of(parser, args, max(args.batch_size, n_slots)),
+        queue_limit=args.queue_limit,
+        queue_timeout_ms=args.queue_timeout_ms,
     )
 
 

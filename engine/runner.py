@@ -17,6 +17,7 @@ from typing import Any
 from engine.backends.base import Backend, BackendError, KvFull
 from engine.clock import Clock
 from engine.delivery import Handle, deliver
+from engine.door import UNLIMITED, Door
 from engine.edits import Edit, SlotBusy, SlotEdit
 from engine.meters import Meters
 from engine.outbox import Outbox
@@ -35,7 +36,15 @@ _STALLED_S = 0.002  # pause when there is work but nothing to run: time alone ca
 class Runner:
     """Owns scheduler and backend from `start` to `stop`. Events reach `loop`, the event loop of the HTTP side."""
 
-    def __init__(self, scheduler: Scheduler, backend: Backend, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        backend: Backend,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        queue_limit: int = UNLIMITED,
+    ) -> None:
         self.backend = backend
         self.clock = clock
         self.ring = IterationRing()
@@ -46,10 +55,10 @@ class Runner:
         self._scheduler = scheduler
         self._loop = loop
         self._lock = threading.Lock()
+        self.door = Door(scheduler, self._lock, clock, self.meters, queue_limit)
         self._wake = threading.Event()
         self._stopping = False
         self._inbox: deque[Callable[[float], None]] = deque()
-        self._submitted: dict[int, float] = {}  # tasks in the inbox, with the time they came
         self._outbox = Outbox(backend, self.meters)
         self._edits: deque[Edit] = deque()
         self.changes = 0  # grows with each iteration and each change of state between iterations
@@ -70,11 +79,12 @@ class Runner:
         return not self._thread.is_alive()
 
     def submit(self, task: Task, handles: Sequence[Handle]) -> None:
-        """`handles` has one for the task and one for each of its children."""
-        self._submitted[task.id] = task.submitted_at
+        """`handles` has one for the task and one for each of its children. `door.reserve` says whether there is room."""
+        inbox = self.door.inbox
+        inbox[task.id] = task
 
         def enter(now: float) -> None:
-            self._submitted.pop(task.id, None)
+            inbox.pop(task.id, None)
             for handle in handles:
                 self._outbox.handles[handle.task_id] = handle
             try:
@@ -94,15 +104,35 @@ class Runner:
                 if self._outbox.handles.pop(task_id, None) is not None:
                     self._scheduler.cancel(task_id, now)
 
+        self.door.release(task_ids)
         self._inbox.append(leave)
         self._wake.set()
+
+    def expire(self, task_ids: Sequence[int], message: str) -> None:
+        """Ends those of the tasks whose prompt nobody has begun, with this sentence, between two batches."""
+
+        def leave(now: float) -> None:
+            for task_id in task_ids:
+                if task_id not in self._outbox.handles:
+                    continue
+                if (finished := self._scheduler.expire(task_id, message, now)) is not None:
+                    self.meters.expired += 1
+                    self._end(finished)
+
+        self._inbox.append(leave)
+        self._wake.set()
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks and children that came in and have not ended."""
+        return len(self._outbox.handles) + len(self.door.inbox)
 
     def view(self) -> dict[str, Any]:
         """The scheduler's state, with what still waits in the inbox counted as queued."""
         with self._lock:
             now = self.clock.now()
             view: dict[str, Any] = self._scheduler.view(now)
-            waiting = list(self._submitted.values())
+            waiting = [task.submitted_at for task in self.door.inbox.copy().values()]
         if waiting:
             queue = view["queue"]
             oldest = max(queue["oldest_s"] or 0.0, now - min(waiting))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from starlette.types import Receive, Scope, Send
 
 from engine.delivery import Chunk, Done, Event, Handle, Mailbox, PromptProgress, Raw, ReaderGone
+from engine.door import NeverFits, Refused
 from engine.http.body import read_body, watch_client
 from engine.http.direct import DirectSink, open_sink, write_raw
 from engine.http.errors import ApiError, json_response
@@ -44,9 +45,24 @@ class Job:
     mailbox: Mailbox
     format: Format
 
-    def submit(self, runner: Runner) -> None:
+    def reserve(self, runner: Runner) -> None:
+        """Before any byte of an answer; ApiError when there is no room for all of the tasks."""
+        try:
+            runner.door.reserve(self.tasks)
+        except Refused as exc:
+            raise ApiError(503, exc.message, retry_after=exc.retry_after) from None
+        except NeverFits as exc:
+            raise ApiError(400, str(exc), field="prompt") from None
+
+    def submit(self, runner: Runner) -> asyncio.TimerHandle | None:
+        """The timer that ends tasks which wait for too long, if there is a limit; to be cancelled at the end."""
         for task in self.tasks:
             runner.submit(task, [handle for handle in self.handles if handle.task is task])
+        limit = self.request.queue_timeout_ms
+        if not limit:
+            return None
+        message = f"No work on the prompt began within {limit} ms (queue_timeout_ms): the server is busy."
+        return asyncio.get_running_loop().call_later(limit / 1e3, runner.expire, [task.id for task in self.tasks], message)
 
     def encode(self, event: Event) -> bytes:
         """Called for events before the end of a task, by the loop thread or the reader, never by both at a time."""
@@ -88,6 +104,7 @@ class CompletionRoute:
             client=label,
             sampling=self._state.sampling,
             ping_s=options.server.ping_s,
+            queue_timeout_ms=options.queue_timeout_ms,
             backend=runner.backend,
         )
         given: Any = body.get("prompt")
@@ -181,6 +198,8 @@ def task_error(done: Done) -> ApiError:
     if done.stop == "cancelled":
         return ApiError(503, "The task was cancelled.")
     kind = finished.error_type.value if finished.error_type is not None else "server_error"
+    if kind == "unavailable_error":
+        return ApiError(503, finished.error)
     if kind == "server_error":
         return ApiError(500, finished.error)
     details = {"n_prompt_tokens": finished.n_prompt} if kind == "exceed_context_size_error" else {}
@@ -190,8 +209,9 @@ def task_error(done: Done) -> ApiError:
 async def _collect(job: Job, runner: Runner, receive: Receive) -> Any:
     """Runs the tasks to their end; ApiError when one fails, ReaderGone when nobody waits any more."""
     dones: dict[int, Done] = {}
+    job.reserve(runner)
     watch = asyncio.create_task(watch_client(receive, job.mailbox.close))
-    job.submit(runner)
+    timer = job.submit(runner)
     try:
         while len(dones) < len(job.handles):
             for event in await job.mailbox.take():
@@ -201,21 +221,28 @@ async def _collect(job: Job, runner: Runner, receive: Receive) -> Any:
                     dones[event.handle.index] = event
     finally:
         watch.cancel()
+        if timer is not None:
+            timer.cancel()
         if len(dones) < len(job.handles):
             job.cancel(runner)
     return job.format.whole([dones[index] for index in sorted(dones)])
 
 
 async def _stream(job: Job, runner: Runner, scope: Scope, receive: Receive, send: Send) -> None:
-    """Sends what comes as it comes. Headers go out at once: a client tells waits apart by timings, not by headers."""
-    await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
-    sink = await open_sink(scope, job.encode)
+    """Sends what comes as it comes. Headers go out at once, unless the door is shut: waits are told apart by timings."""
+    job.reserve(runner)
+    try:
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        sink = await open_sink(scope, job.encode)
+    except BaseException:
+        job.cancel(runner)
+        raise
     for handle in job.handles:
         handle.sink = sink
     watch = asyncio.create_task(watch_client(receive, job.mailbox.close))
     reader = _StreamReader(job, sink, scope)
     pulse = Pulse(job.request.ping_s, lambda: reader.writes, job.mailbox.nudge)
-    job.submit(runner)
+    timer = job.submit(runner)
     try:
         while not reader.ended:
             body = reader.read(await job.mailbox.take())
@@ -224,6 +251,8 @@ async def _stream(job: Job, runner: Runner, scope: Scope, receive: Receive, send
     finally:
         pulse.stop()
         watch.cancel()
+        if timer is not None:
+            timer.cancel()
         if sink is not None:
             sink.close()
         if not reader.complete:

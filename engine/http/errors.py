@@ -27,18 +27,22 @@ _TYPES = {
 class ApiError(Exception):
     """An answer that is an error: status, sentence, and what else the body tells (`field`, `allowed`, token counts)."""
 
-    def __init__(self, status: int, message: str, *, type_: str = "", **details: Any) -> None:
+    def __init__(self, status: int, message: str, *, type_: str = "", retry_after: int | None = None, **details: Any) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.type = type_ or _TYPES.get(status, "server_error")
+        self.retry_after = retry_after  # whole seconds, for the header of that name
         self.details = details
 
     def body(self) -> dict[str, Any]:
         return {"error": {"code": self.status, "message": self.message, "type": self.type, **self.details}}
 
     def response(self) -> Response:
-        return json_response(self.body(), self.status)
+        response = json_response(self.body(), self.status)
+        if self.retry_after is not None:
+            response.headers["Retry-After"] = str(self.retry_after)
+        return response
 
 
 def field_error(name: str, wanted: str, status: int = 400, **details: Any) -> ApiError:

@@ -49,6 +49,8 @@ def _service(meters: Meters) -> Iterable[str]:
     yield _family("slot_tokens_total", "counter", "Tokens of a slot in batches.", samples)
     served = [sum(pair) for pair in zip(meters.prompt_tokens, meters.generated_tokens, strict=True)]
     yield _family("service_jain", "gauge", "Jain's index over the tokens of the slots, 1: all alike.", [("", jain(served))])
+    yield _family("requests_refused_total", "counter", "Requests that found the queue full.", [("", meters.refused)])
+    yield _family("tasks_expired_total", "counter", "Tasks that waited longer than they were to.", [("", meters.expired)])
     yield _family("cohorts_total", "counter", "Cohorts begun under the phase barrier.", [("", meters.cohorts)])
 
 

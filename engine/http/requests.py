@@ -45,6 +45,7 @@ class CompletionRequest:
     ping_s: float
     max_generation_s: float  # 0: no limit
     client: str
+    queue_timeout_ms: int = 0  # 0: a prompt may wait for as long as it takes
 
 
 def read_request(
@@ -55,10 +56,11 @@ def read_request(
     cache_prompt: bool,
     sampling: SamplingParams,
     ping_s: int,
+    queue_timeout_ms: int,
     client: str,
     backend: Backend,
 ) -> CompletionRequest:
-    """Raises ApiError 400 that names the field. From `n_predict` to `ping_s`: the server's defaults."""
+    """Raises ApiError 400 that names the field. From `n_predict` to `queue_timeout_ms`: the server's defaults."""
     fields = Fields(body)
     _refuse_unsupported(body)
     _check_lora(fields)
@@ -84,6 +86,7 @@ def read_request(
         response_fields=fields.strings("response_fields"),
         ping_s=float(max(0, ping)),
         max_generation_s=max(0, fields.integer("t_max_predict_ms", default=-1, low=-1)) / 1e3,
+        queue_timeout_ms=max(0, fields.integer("queue_timeout_ms", default=queue_timeout_ms, low=-1)),
         client=clean_label(client or fields.text("client", "user")),
     )
 

@@ -132,7 +132,7 @@ async def _load_and_wait(options: Options, state: ServerState, sock: socket.sock
         stopping.cancel()
         return 1
     scheduler = make_scheduler(options, backend, state.clock.now())
-    runner = Runner(scheduler, backend, state.clock, asyncio.get_running_loop())
+    runner = Runner(scheduler, backend, state.clock, asyncio.get_running_loop(), queue_limit=options.queue_limit)
     gc.collect()
     gc.freeze()  # a collection during service need not look at what was made before it
     sys.setswitchinterval(SWITCH_INTERVAL_S)

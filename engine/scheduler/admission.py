@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engine.scheduler.config import SchedulerConfig
@@ -73,7 +73,7 @@ def choose_slot(task: Task, prompt: list[int], slots: Sequence[Slot], config: Sc
     return _most_similar(prompt, idle, config) or min(idle, key=lambda slot: (slot.last_used, -slot.id))
 
 
-def _most_similar(prompt: list[int], idle: Sequence[Slot], config: SchedulerConfig) -> Slot | None:
+def _most_similar(task: Task, prompt: list[int], idle: Sequence[Slot], config: SchedulerConfig) -> Slot | None:
     if config.slot_prompt_similarity <= 0.0:
         return None
     best, best_kept = None, config.slot_prompt_similarity * len(prompt)
@@ -100,6 +100,21 @@ def child_task(parent: Task, index: int) -> Task:
     return replace(parent, id=parent.children[index], id_slot=-1, children=(), sampling=sampling)
 
 
+def n_left_out(tasks: Iterable[Task], free: set[int], n_slots: int) -> int:
+    """How many of the tasks, oldest first, find too few of the `free` slots left by those before them."""
+    left = set(free)
+    out = 0
+    for task in tasks:
+        pinned = task.id_slot % n_slots if task.id_slot != -1 and n_slots else None
+        if len(left) <= len(task.children) or (pinned is not None and pinned not in left):
+            out += 1
+            continue
+        left.discard(pinned if pinned is not None else max(left))
+        for _ in task.children:
+            left.pop()
+    return out
+
+
 class Queue:
     """Tasks without a slot, oldest first. A task is passed over while no slot suits it, so a pinned one never blocks the others.
 
@@ -120,6 +135,11 @@ class Queue:
     @property
     def oldest(self) -> Waiting | None:
         return next(iter(self._items.values()), None)
+
+    @property
+    def holds_all_back(self) -> bool:
+        """A parent has been passed over for long enough: nothing younger starts before it."""
+        return any(item.task.children and item.passed >= self._patience for item in self._items.values())
 
     def add(self, item: Waiting) -> None:
         self._items[item.task.id] = item
