@@ -85,6 +85,11 @@ class Handle:
     tokens: list[int] = field(default_factory=list)  # unstreamed: all of them if kept; streamed: not yet released
     drawn: deque[TokenProbs] = field(default_factory=deque)  # of tokens that are not shown yet, where the task asked for them
     probs: list[TokenProbs] = field(default_factory=list)  # as `tokens`
+    unread: list[tuple[int, float]] = field(default_factory=list)  # tokens, with their times, that are no text yet
+    is_patient: bool = field(init=False)  # nothing depends on the text before the task has ended
+
+    def __post_init__(self) -> None:
+        self.is_patient = not (self.stream or self.text.has_stops or self.max_generation_s or self.task.sampling.n_probs)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,6 +12,8 @@ from engine.delivery import Chunk, Done, Event, Handle, PromptProgress
 from engine.meters import Meters
 from engine.scheduler.plan import Finished, FinishReason, Plan, Progress, TokenProbs
 
+MOST_UNREAD = 32  # tokens whose text nobody waits for
+
 
 class Outbox:
     """The handles of all tasks from submission to their end, and the events that wait to go out."""
@@ -58,7 +60,24 @@ class Outbox:
                 self._events.append(PromptProgress(handle, step.cache, step.processed, now))
 
     def emit(self, handle: Handle, token: int, now: float) -> FinishReason | None:
-        """Turns a token into text for its reader. A reason when the text ends the task: a stop string, or too long a time."""
+        """Takes a token for its reader. A reason when the text ends the task: a stop string, or too long a time.
+
+        Where nobody looks at the text before its end, tokens are turned into text some at a time.
+        """
+        if not handle.is_patient:
+            return self._read(handle, token, now)
+        unread = handle.unread
+        unread.append((token, now))
+        if len(unread) >= MOST_UNREAD or handle.first_token_at is None:
+            self._catch_up(handle)
+        return None
+
+    def _catch_up(self, handle: Handle) -> None:
+        for token, at in handle.unread:
+            self._read(handle, token, at)
+        handle.unread.clear()
+
+    def _read(self, handle: Handle, token: int, now: float) -> FinishReason | None:
         piece = self._pieces.get(token)
         if piece is None:
             piece = self._pieces[token] = self._backend.piece(token)
@@ -88,6 +107,7 @@ class Outbox:
         handle = self.handles.pop(finished.task_id, None)
         if handle is None:
             return
+        self._catch_up(handle)
         rest = handle.text.finish()
         if rest and not handle.stream:
             handle.parts.append(rest)

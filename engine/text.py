@@ -26,6 +26,10 @@ class TextStream:
         self.has_new_line = False
         self.stopped_by = ""
 
+    @property
+    def has_stops(self) -> bool:
+        return bool(self._stops)
+
     def push(self, piece: bytes) -> str | None:
         """The text released by this piece, or None while a character is incomplete. Sets `stopped_by` at a stop string."""
         decoder = self._decoder
