@@ -40,12 +40,12 @@ def create_app(state: ServerState) -> ASGIApp:
         ReaderGone: _gone,
         Exception: _fault,
     }
-    app = Starlette(routes=_routes(state), exception_handlers=handlers)
+    app = Starlette(routes=routes_of(state), exception_handlers=handlers)
     app.router.redirect_slashes = False
     return Gate(app, state)
 
 
-def _routes(state: ServerState) -> list[BaseRoute]:
+def routes_of(state: ServerState) -> list[BaseRoute]:
     info, control = InfoRoutes(state), ControlRoutes(state)
     table: list[tuple[str, str, Endpoint | ASGIApp]] = [
         ("GET", "/health /v1/health", info.health),

@@ -25,12 +25,19 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 
 
 class Fields:
-    """Readers over one body. Some take aliases of a name: the first one that is present counts."""
+    """Readers over one body. Some take aliases of a name: the first one that is present counts.
 
-    __slots__ = ("_body",)
+    `inside` is the name of the field that holds the object, for errors: `stream_options.include_usage`.
+    """
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
+    __slots__ = ("_body", "_prefix")
+
+    def __init__(self, body: Mapping[str, Any], inside: str = "") -> None:
         self._body = body
+        self._prefix = f"{inside}." if inside else ""
+
+    def _error(self, name: str, wanted: str) -> ApiError:
+        return field_error(self._prefix + name, wanted)
 
     def raw(self, *names: str) -> tuple[str, Any]:
         for name in names:
@@ -49,7 +56,7 @@ class Fields:
         if type(value) is float and value.is_integer():
             value = int(value)
         if type(value) is not int or not low <= value <= high:
-            raise field_error(name, f"a whole number from {low} to {high}")
+            raise self._error(name, f"a whole number from {low} to {high}")
         return value
 
     def number(self, *names: str, default: float, low: float = -1e30, high: float = 1e30) -> float:
@@ -57,7 +64,7 @@ class Fields:
         if value is None:
             return default
         if type(value) not in (int, float) or not math.isfinite(value) or not low <= value <= high:
-            raise field_error(name, f"a number from {low:g} to {high:g}")
+            raise self._error(name, f"a number from {low:g} to {high:g}")
         return float(value)
 
     def boolean(self, name: str, *, default: bool) -> bool:
@@ -65,7 +72,7 @@ class Fields:
         if value is None:
             return default
         if type(value) is not bool:
-            raise field_error(name, "true or false")
+            raise self._error(name, "true or false")
         return value
 
     def text(self, *names: str, default: str = "") -> str:
@@ -73,7 +80,7 @@ class Fields:
         if value is None:
             return default
         if type(value) is not str:
-            raise field_error(name, "a string")
+            raise self._error(name, "a string")
         return value
 
     def strings(self, name: str, *, most: int = 1024) -> tuple[str, ...]:
@@ -84,7 +91,7 @@ class Fields:
         if type(value) is str:
             return (value,)
         if type(value) is not list or len(value) > most or any(type(item) is not str for item in value):
-            raise field_error(name, f"a string or an array of at most {most} strings")
+            raise self._error(name, f"a string or an array of at most {most} strings")
         return tuple(value)
 
     def object(self, name: str) -> dict[str, Any]:
@@ -92,7 +99,7 @@ class Fields:
         if value is None:
             return {}
         if type(value) is not dict:
-            raise field_error(name, "an object")
+            raise self._error(name, "an object")
         return value
 
     def array(self, name: str) -> list[Any]:
@@ -100,5 +107,5 @@ class Fields:
         if value is None:
             return []
         if type(value) is not list:
-            raise field_error(name, "an array")
+            raise self._error(name, "an array")
         return value

@@ -64,7 +64,7 @@ def read_request(
     fields = Fields(body)
     _refuse_unsupported(body)
     _check_lora(fields)
-    stream_options = Fields(fields.object("stream_options"))
+    stream_options = Fields(fields.object("stream_options"), "stream_options")
     asked = fields.integer("n_predict", "max_tokens", "max_completion_tokens", default=-1, low=-1)
     n_cmpl = fields.integer("n_cmpl", "n", default=1, low=1)
     if n_cmpl > n_slots:
@@ -92,18 +92,18 @@ def read_request(
 
 
 def _refuse_unsupported(body: Mapping[str, Any]) -> None:
-    for name in _UNSUPPORTED.keys() & body.keys():
-        value = body[name]
-        if value is not None and value not in _UNSUPPORTED[name]:
+    for name, harmless in _UNSUPPORTED.items():
+        value = body.get(name)
+        if value is not None and value not in harmless:
             raise ApiError(400, f'Field "{name}" is not supported by this server: leave it out.', field=name)
 
 
 def _check_lora(fields: Fields) -> None:
     """No adapters are loaded, so a list of scales has no effect; its shape is checked all the same."""
-    for item in fields.array("lora"):
+    for place, item in enumerate(fields.array("lora")):
         if type(item) is not dict:
             raise field_error("lora", 'an array of {"id": ..., "scale": ...}')
-        entry = Fields(item)
+        entry = Fields(item, f"lora[{place}]")
         entry.integer("id", default=0, low=-1)
         entry.number("scale", default=0.0)
 

@@ -185,7 +185,7 @@ def _grammar(fields: Fields, defaults: SamplingParams, backend: Backend) -> str:
 
 
 def _response_schema(fields: Fields) -> dict[str, Any] | None:
-    form = Fields(fields.object("response_format"))
+    form = Fields(fields.object("response_format"), "response_format")
     kind = form.text("type", default="text")
     if kind == "text":
         return None
@@ -193,7 +193,7 @@ def _response_schema(fields: Fields) -> dict[str, Any] | None:
         return form.object("schema") or {"type": "object"}
     if kind == "json_schema":
         inner: Mapping[str, Any] = form.object("json_schema")
-        return Fields(inner).object("schema") or form.object("schema") or {"type": "object"}
+        return Fields(inner, "response_format.json_schema").object("schema") or form.object("schema") or {"type": "object"}
     raise field_error("response_format", '{"type": ...} with one of "text", "json_object" or "json_schema"')
 
 
