@@ -1,5 +1,7 @@
 """A short request on a warm slot against a long cold prompt, under each prefill order: its worth and its cost.
 
+Orders are tried plain, and one of them with a prefill chunk too: then the batch that runs when the short request comes is smaller.
+
 Each block visits the orders forth and back (ABBA), so that a drift of the machine cancels; all of a half share one submission
 phase, drawn at random within a batch. Ratios compare an order with physical order inside its half.
 """
@@ -34,6 +36,7 @@ from benchmarks.common import (
 
 COLD_SLOT, SHORT_SLOT = 0, 1
 BASE = "physical"
+CHUNKED = "shortest_first"  # tried with a prefill chunk of one physical batch too
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +79,20 @@ class Scenario:
         self._warm_ids = body["prompt"]
         await self._complete(body)
 
-    async def orders(self) -> list[str]:
+    async def arms(self, chunk: int) -> dict[str, dict[str, Any]]:
+        """Policies by name: every order that the engine offers, and one with a chunk."""
         state = await self._json("GET", "/scheduler")
-        return list(state["capabilities"]["policy"]["prefill_order"]["values"])
+        orders = state["capabilities"]["policy"]["prefill_order"]["values"]
+        found = {order: {"prefill_order": order, "prefill_chunk": None} for order in orders}
+        return found | {f"{CHUNKED} {chunk}": {"prefill_order": CHUNKED, "prefill_chunk": chunk}}
 
-    async def use(self, order: str) -> None:
-        """Switch, and read back that the order is in force."""
+    async def use(self, policy: Mapping[str, Any]) -> None:
+        """Switch, and read back that the policy is in force."""
         version = (await self._json("GET", "/scheduler"))["policy"]["version"]
-        await self._json("PATCH", "/scheduler/policy", {"expected_version": version, "set": {"prefill_order": order}})
-        effective = (await self._json("GET", "/scheduler"))["policy"]["effective"]["prefill_order"]
-        if effective != order:
-            raise ServerFailed(f"{order} order was asked for, {effective} order is in force")
+        await self._json("PATCH", "/scheduler/policy", {"expected_version": version, "set": policy})
+        effective = (await self._json("GET", "/scheduler"))["policy"]["effective"]
+        if any(effective[name] != value for name, value in policy.items()):
+            raise ServerFailed(f"{policy} was asked for, {effective} is in force")
 
     async def short_alone(self) -> float:
         return (await self._send_short()).wall_s
@@ -94,8 +100,8 @@ class Scenario:
     async def cold_alone(self) -> float:
         return (await self._send_cold()).wall_s
 
-    async def contended(self, order: str, delay_s: float) -> Trial:
-        await self.use(order)
+    async def contended(self, order: str, policy: Mapping[str, Any], delay_s: float) -> Trial:
+        await self.use(policy)
         running = asyncio.create_task(self._send_cold())
         await asyncio.sleep(delay_s)
         short = await self._send_short()
@@ -135,27 +141,31 @@ class Half:
     trials: Mapping[str, Trial]
 
 
-async def run_half(scenario: Scenario, orders: Sequence[str], sizes: Sizes, batch_size: int, phase: float) -> Half:
+Arms = Mapping[str, Mapping[str, Any]]
+
+
+async def run_half(scenario: Scenario, arms: Arms, sizes: Sizes, batch_size: int, phase: float) -> Half:
     """`phase` 0..1 places the short one's submission inside the cold prompt's second batch."""
     short_alone, cold_alone = await scenario.short_alone(), await scenario.cold_alone()
     batch_s = cold_alone * batch_size / sizes.cold
-    trials = {order: await scenario.contended(order, (1 + phase) * batch_s) for order in orders}
+    trials = {order: await scenario.contended(order, policy, (1 + phase) * batch_s) for order, policy in arms.items()}
     return Half(short_alone, cold_alone, trials)
 
 
 async def run(port: int, sizes: Sizes, flags: Flags, blocks: int, seed: int) -> tuple[list[str], list[Half]]:
     rng = random.Random(seed)
     scenario = Scenario(port, sizes, rng)
-    orders = await scenario.orders()
+    arms = await scenario.arms(flags.ubatch_size)
     await scenario.warm()
     await scenario.cold_alone()
     halves = []
     for _ in range(blocks):
         for direction in (1, -1):
-            halves.append(await run_half(scenario, orders[::direction], sizes, flags.batch_size, rng.random()))
+            visited = dict(list(arms.items())[::direction])
+            halves.append(await run_half(scenario, visited, sizes, flags.batch_size, rng.random()))
             print(describe(halves[-1]), flush=True)
-    await scenario.use(BASE)
-    return orders, halves
+    await scenario.use(arms[BASE])
+    return list(arms), halves
 
 
 def describe(half: Half) -> str:

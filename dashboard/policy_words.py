@@ -27,12 +27,12 @@ SENTENCES = {
     "others join the next cohort with what they have.",
     "barrier_max_generation_tokens": "How many tokens each member generates before prompts that wait get the next phase. "
     "Members that are not done go on after them.",
-    "prefill_chunk": "The most prompt tokens one slot may put into a batch. Smaller chunks shorten stalls and cost throughput.",
+    "prefill_chunk": "The most prompt tokens in a batch, of all slots together. Smaller chunks shorten stalls and cost throughput.",
     "decode_share": "The share of the time that generating slots keep while prompts come in. Prompts wait until generation has "
     "had it.",
 }
 DRAWN = {
-    "prefill_chunk": "Drawn: the same prompts in chunks of 2.",
+    "prefill_chunk": "Drawn: the same prompts in chunks of 5.",
     "barrier_max_generation_tokens": "Drawn: 2 at a stretch, and a prompt on a third slot.",
     "decode_share": "Drawn: 0.5, where a batch with prompt tokens takes three times as long.",
 }

@@ -82,7 +82,7 @@ def add_prompts(
     for take in division.takes:
         _add_prompt(draft, take, slots, now)
         draft.n_tokens += take.n
-    _explain(draft, division, config.n_batch, now)
+    _explain(draft, division, config.n_batch, policy.prefill_chunk or 0, now)
     return next_cursor(cursor, division.takes, policy)
 
 
@@ -116,7 +116,11 @@ def _start_children(draft: Draft, parent: int, slots: Sequence[Slot]) -> tuple[i
     return tuple(child.id for child in children)
 
 
-def _explain(draft: Draft, division: Division, n_batch: int, now: float) -> None:
+def _explain(draft: Draft, division: Division, n_batch: int, chunk: int, now: float) -> None:
+    if division.later:
+        reason = waits.chunk_full(draft.entries, chunk)
+        for slot in division.later:
+            draft.skip(slot, reason, now)
     if division.full:
         reason = waits.batch_full(draft.entries, n_batch)
         for slot in division.full:

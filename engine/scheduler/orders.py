@@ -58,16 +58,19 @@ class Division:
     """Who gets what, in visiting order, and who gets nothing for which cause."""
 
     takes: list[Take] = field(default_factory=list)
-    full: list[Slot] = field(default_factory=list)
+    full: list[Slot] = field(default_factory=list)  # no room in the batch was left for them
+    later: list[Slot] = field(default_factory=list)  # the batch had room, the chunk had not
     mismatched: list[Slot] = field(default_factory=list)
     too_big: list[tuple[Slot, int]] = field(default_factory=list)  # atomic, and the room that was left for it
 
 
 def divide(order: Sequence[Slot], room: int, group: Group | None, *, chunk: int | None, equal: bool) -> Division:
-    """Divides `room` tokens among the slots of one group: the given one, else that of the first slot that takes any.
+    """Divides `room` tokens, or the smaller `chunk`, among the slots of one group: the given one, else that of the first slot
+    that takes any.
 
     Greedy: each slot in turn takes all it can use. Equal: each takes an equal part of what is left, and what the later ones
-    leave goes back to those that can use more, so no room is wasted while somebody has work.
+    leave goes back to those that can use more, so no room is wasted while somebody has work. An atomic prompt is not cut: it
+    may exceed the chunk, never the room.
     """
     division = Division()
     fitting: list[Slot] = []
@@ -78,28 +81,33 @@ def divide(order: Sequence[Slot], room: int, group: Group | None, *, chunk: int 
             fitting.append(slot)
         else:
             division.mismatched.append(slot)
-    _deal(fitting, room, chunk, division, equal=equal)
+    budget = room if chunk is None or chunk > room else chunk
+    _deal(fitting, budget, room - budget, division, equal=equal)
     return division
 
 
-def _deal(order: Sequence[Slot], room: int, chunk: int | None, division: Division, *, equal: bool) -> None:
+def _deal(order: Sequence[Slot], room: int, beyond: int, division: Division, *, equal: bool) -> None:
+    """`room` is what prompts may use, `beyond` what only an atomic one may use when the room is not enough for it."""
     hungry: list[Take] = []
     takes = division.takes
     sharers = len(order)
     for slot in order:
-        if room <= 0:
-            division.full.append(slot)
-            continue
         left = slot.left
-        if slot.atomic and left > room:
-            division.too_big.append((slot, room))
+        if room <= 0:
+            (division.later if beyond > 0 else division.full).append(slot)
+            continue
+        if slot.atomic and left > room + beyond:
+            division.too_big.append((slot, room + beyond))
+        elif slot.atomic:
+            takes.append(Take(slot, left, left))
+            beyond -= max(0, left - room)
+            room = max(0, room - left)
         else:
-            want = left if chunk is None or left <= chunk or slot.atomic else chunk
-            most = -(-room // sharers) if equal and not slot.atomic else room
-            take = Take(slot, want if want < most else most, want)
+            most = -(-room // sharers) if equal else room
+            take = Take(slot, left if left < most else most, left)
             room -= take.n
             takes.append(take)
-            if take.n < want:
+            if take.n < left:
                 hungry.append(take)
         sharers -= 1
     _give_back(hungry, room)

@@ -132,8 +132,8 @@ FIELDS: dict[str, FieldSpec] = {
     ),
     "prefill_chunk": FieldSpec(
         None,
-        "The most prompt tokens one slot may put into a batch; null for no limit. Smaller chunks shorten stalls and cost "
-        "throughput.",
+        "The most prompt tokens in a batch, of all slots together; null for no limit but the batch's own. Smaller chunks "
+        "shorten stalls and cost throughput.",
         NEXT_ITERATION,
     ),
     "decode_share": FieldSpec(

@@ -15,8 +15,17 @@ def batch_full(entries: Sequence[Entry], n_batch: int) -> str:
     prompts = [entry for entry in entries if entry.kind is EntryKind.PROMPT]
     if not prompts:
         return f"batch full, {len(entries)} generating slots took {len(entries)} of {n_batch}"
+    return f"batch full, {_took_most(prompts)} of {n_batch}"
+
+
+def chunk_full(entries: Sequence[Entry], chunk: int) -> str:
+    """The policy's chunk was used up before the batch was."""
+    return f"prefill chunk full, {_took_most([entry for entry in entries if entry.kind is EntryKind.PROMPT])} of {chunk}"
+
+
+def _took_most(prompts: Sequence[Entry]) -> str:
     most = max(prompts, key=lambda entry: len(entry.tokens))
-    return f"batch full, slot {most.slot} took {len(most.tokens)} of {n_batch}"
+    return f"slot {most.slot} took {len(most.tokens)}"
 
 
 def mismatch(anchor: int | None) -> str:

@@ -96,7 +96,7 @@ def test_trouble_is_a_sentence(name: str) -> None:
         ("prefill_order=shortest_first", {"prefill_order": "shortest_first"}),
         ("rotation_start=after_last", {"prefill_order": "rotating", "rotation_start": "after_last"}),
         ("rotation_start=after_first", {"prefill_order": "rotating", "rotation_start": "after_first"}),
-        ("prefill_chunk", {"prefill_chunk": 2}),
+        ("prefill_chunk", {"prefill_chunk": 5}),
     ],
 )
 def test_the_drawings_show_what_the_engine_does(key: str, policy: dict[str, object]) -> None:

@@ -60,17 +60,38 @@ class TestShortestFirst:
 
 
 class TestChunk:
-    def test_limits_one_slot_in_every_batch(self) -> None:
+    def test_limits_what_all_slots_put_into_a_batch(self) -> None:
         made = Bench.make(policy={"prefill_chunk": 2})
         for slot, n in enumerate((5, 3)):
             made.submit(slot, n)
-        assert rows(made) == "s0:2 s1:2 | s0:2 s1:1 | s0:1"
+        assert rows(made) == "s0:2 | s0:2 | s0:1 s1:1 | s1:2"
 
     def test_under_equal_shares(self) -> None:
         made = Bench.make(policy={"prefill_chunk": 3, "prefill_order": "fair"})
         made.submit(0, 6)
         made.submit(1, 1)
-        assert rows(made) == "s0:3 s1:1 | s0:3"
+        assert rows(made) == "s0:2 s1:1 | s0:3 | s0:1"
+
+    def test_does_not_count_generation(self) -> None:
+        made = Bench.make(policy={"prefill_chunk": 2})
+        made.submit(0, 1, n_predict=4)
+        made.step()
+        made.submit(1, 4)
+        assert rows(made) == "s0:1 | s0* s1:2 | s0* s1:2 | s0*"
+
+    def test_says_who_used_it_up(self) -> None:
+        made = Bench.make(policy={"prefill_chunk": 2})
+        made.submit(0, 5)
+        made.submit(1, 3)
+        made.step()
+        assert made.slot(1)["waiting_for"] == "prefill chunk full, slot 0 took 2 of 2"
+
+    def test_an_atomic_prompt_waits_for_a_chunk_that_is_left(self) -> None:
+        made = Bench.make(policy={"prefill_chunk": 2})
+        made.submit(0, 3)
+        made.submit(1, 6, group=EMBEDDING)
+        made.submit(2, 3, group=EMBEDDING)
+        assert rows(made) == "s0:2 | s0:1 | s1:6 | s2:3"
 
     def test_does_not_cut_an_atomic_prompt(self) -> None:
         made = Bench.make(policy={"prefill_chunk": 2})
