@@ -12,27 +12,18 @@ from collections.abc import Sequence
 import uvloop
 
 from engine.http.server import listen, serve
+from engine.log import start_log
 from engine.options import parse_options
-from engine.options_server import ServerOptions
-
-
-def start_log(options: ServerOptions) -> None:
-    handlers: list[logging.Handler] = [logging.StreamHandler()]
-    if options.log_file is not None:
-        try:
-            handlers.append(logging.FileHandler(options.log_file, encoding="utf-8"))
-        except OSError as exc:
-            print(f"The log cannot be written to {options.log_file}: {exc.strerror}.", file=sys.stderr)
-    level = max(options.log_level, logging.WARNING)
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=handlers)
-    logging.getLogger("engine").setLevel(options.log_level)  # other libraries' information is not the operator's
 
 
 def main(argv: Sequence[str]) -> int:
     options = parse_options(argv)
     start_log(options.server)
     for sentence in options.no_effect:
-        print(sentence, file=sys.stderr)
+        if options.server.log_format == "json":  # whoever collects lines gets nothing but JSON on stderr
+            logging.getLogger("engine").warning(sentence)
+        else:
+            print(sentence, file=sys.stderr)
     try:
         sock = listen(options.host, options.port, reuse_port=options.server.reuse_port)
     except OSError as exc:

@@ -60,7 +60,7 @@ class Mailbox:
             waiter.set_result(None)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # text stays out of logs
 class Handle:
     """A task as the runner and its reader know it. The runner's thread alone writes to it once it is submitted."""
 
@@ -92,7 +92,7 @@ class Handle:
         self.is_patient = not (self.stream or self.text.has_stops or self.max_generation_s or self.task.sampling.n_probs)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # text stays out of logs
 class Chunk:
     """Text that a streaming reader may send now, with the tokens it came from. `at` is when the last of them was made."""
 
@@ -121,7 +121,7 @@ class Done:
     stop: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # text stays out of logs
 class Raw:
     """Bytes that a sink could not write: they go to the connection as they are, before everything that follows."""
 

@@ -123,7 +123,14 @@ class Meters:
         self._cohort = record.cohort
         self.cohorts += 1
         slots = ", ".join(str(slot) for slot, _ in record.prompt) or "none"
-        log.info("Cohort %d began at iteration %d, first prompts from slots %s", record.cohort, record.iteration, slots)
+        text = "Cohort %d began at iteration %d, first prompts from slots %s"
+        fields = {
+            "cohort": record.cohort,
+            "iteration": record.iteration,
+            "policy_version": record.policy_version,
+            "slots": [slot for slot, _ in record.prompt],
+        }
+        log.info(text, record.cohort, record.iteration, slots, extra=fields)
 
     def token(self, previous: float | None, now: float, submitted: float) -> None:
         if previous is None:
@@ -148,7 +155,9 @@ class Meters:
         if not first:
             fields = " ".join(f"{name}={value}" for name, value in state.effective.as_dict().items() if value is not None)
             why = f", because: {state.reason}" if state.reason else ""
-            log.info("Policy %d from iteration %d: %s%s", state.version, state.effective_from_iteration, fields, why)
+            extra = {"policy_version": state.version, "iteration": state.effective_from_iteration}
+            text = "Policy %d from iteration %d: %s%s"
+            log.info(text, state.version, state.effective_from_iteration, fields, why, extra=extra)
 
 
 def jain(shares: Sequence[float]) -> float:

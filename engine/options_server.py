@@ -8,10 +8,13 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.options_env import Env, WholeNumbers
+from engine.options_env import Env, WholeNumbers, number
 
 # llama-server's verbosity: 0 output only, 1 errors, 2 warnings, 3 info, 4 and more: everything
 _LEVELS = (logging.CRITICAL, logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
+
+LOG_FORMATS = ("plain", "json")
+MAX_DRAIN_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class ServerOptions:
     chat_template: str = ""
     log_level: int = logging.INFO
     log_file: Path | None = None
+    log_format: str = "plain"  # or "json"
+    drain_s: float = 0.0  # how long running tasks may go on after the first signal
 
 
 def add_server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
@@ -63,6 +68,11 @@ def add_server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     add("--chat-template-file", default=env.text("LLAMA_ARG_CHAT_TEMPLATE_FILE", ""), metavar="PATH", help="the same from a file")
     add("--log-disable", action="store_true", help="no log")
     add("--log-file", default=env.text("LLAMA_ARG_LOG_FILE", ""), metavar="PATH", help="the log goes there too")
+    log_format = env.text("LOG_FORMAT", "plain")
+    add("--log-format", choices=LOG_FORMATS, default=log_format, help="json: one object a line (default plain)")
+    text = "seconds that running tasks may go on after SIGTERM or SIGINT; a second signal ends them (default 0)"
+    drain = env.real("--drain-timeout", "DRAIN_TIMEOUT", 0.0, number(0, MAX_DRAIN_S))
+    add("--drain-timeout", type=number(0, MAX_DRAIN_S), default=drain, metavar="SECONDS", help=text)
     text = "0: nothing, 1: errors, 2: warnings, 3 (default): also cohorts and policy changes, 4: everything"
     names = ("-lv", "--verbosity", "--log-verbosity")
     whole.add(*names, env="LLAMA_ARG_LOG_VERBOSITY", default=3, low=0, high=99, text=text)
@@ -75,6 +85,8 @@ def server_of(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Serv
         parser.error(f"argument --api-prefix: {args.api_prefix!r} does not begin with a slash")
     key, cert = _tls(parser, args.ssl_key_file, args.ssl_cert_file)
     origins = tuple(part.strip().rstrip("/") for part in args.cors_origins.split(",") if part.strip())
+    if args.log_format not in LOG_FORMATS:  # argparse does not check a default, which may come from the environment
+        parser.error(f"argument --log-format: {args.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
     verbosity = 4 if args.verbose else args.verbosity
     return ServerOptions(
         api_prefix=prefix,
@@ -87,6 +99,8 @@ def server_of(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Serv
         chat_template=_template(parser, args.chat_template, args.chat_template_file),
         log_level=logging.CRITICAL + 1 if args.log_disable else _LEVELS[min(verbosity, len(_LEVELS) - 1)],
         log_file=Path(args.log_file) if args.log_file else None,
+        log_format=args.log_format,
+        drain_s=args.drain_timeout,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from engine.backends.base import Backend
 from engine.delivery import Chunk, Done, Event, Handle, PromptProgress
 from engine.meters import Meters
-from engine.scheduler.plan import Finished, FinishReason, Plan, Progress, TokenProbs
+from engine.scheduler.plan import ErrorType, Finished, FinishReason, Plan, Progress, TokenProbs
 
 MOST_UNREAD = 32  # tokens whose text nobody waits for
 
@@ -116,17 +116,15 @@ class Outbox:
         stop = FinishReason.WORD if handle.text.stopped_by else finished.reason
         self._events.append(Done(handle, finished, stop))
 
-    def drop(self, handles: Sequence[Handle], message: str, now: float) -> None:
-        """Tells readers that their tasks ended by a fault of the server."""
+    def drop(self, handles: Sequence[Handle], message: str, now: float, kind: ErrorType = ErrorType.SERVER) -> None:
+        """Tells readers that their tasks ended by a fault of the server, or with it."""
         for handle in handles:
             self.handles.pop(handle.task_id, None)
-            finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now)
+            finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now, error_type=kind)
             self._events.append(Done(handle, finished, FinishReason.ERROR))
 
     def hand_out(self) -> list[Event]:
         """Writes what has a sink straight to its connection; the rest, for the event loop."""
-        if not self._events:
-            return []
         events, self._events = self._events, []
         left: list[Event] = []
         for event in events:

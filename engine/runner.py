@@ -19,12 +19,13 @@ from engine.clock import Clock
 from engine.delivery import Handle, deliver
 from engine.door import UNLIMITED, Door
 from engine.edits import Edit, SlotBusy, SlotEdit
+from engine.faults import FaultLog
 from engine.meters import Meters
 from engine.outbox import Outbox
 from engine.ring import IterationRing
 from engine.scheduler.control import PolicyState
 from engine.scheduler.core import Scheduler
-from engine.scheduler.plan import Finished, Outcome, Plan, Settlement
+from engine.scheduler.plan import ErrorType, Finished, Outcome, Plan, Settlement
 from engine.scheduler.task import Task
 
 log = logging.getLogger("engine.runner")
@@ -59,6 +60,7 @@ class Runner:
         self._wake = threading.Event()
         self._stopping = False
         self._inbox: deque[Callable[[float], None]] = deque()
+        self._faults = FaultLog()
         self._outbox = Outbox(backend, self.meters)
         self._edits: deque[Edit] = deque()
         self.changes = 0  # grows with each iteration and each change of state between iterations
@@ -194,7 +196,7 @@ class Runner:
                 log.exception("The scheduler failed; every task is ended")
                 self._abort_all("Internal error of the scheduler.")
                 self._wake.wait(0.05)
-        self._abort_all("The server is shutting down.")
+        self._abort_all("The server is shutting down.", ErrorType.UNAVAILABLE)
 
     def _turn(self) -> bool:
         """One iteration; False when there was nothing to do."""
@@ -278,13 +280,14 @@ class Runner:
                 self.backend.clear(slot)
             return self.backend.run(plan), ""
         except KvFull:
-            return None, KV_EXCEEDED
+            error = KV_EXCEEDED
         except BackendError as exc:
-            log.error("Iteration %d failed: %s", plan.iteration, exc)
-            return None, str(exc) or "Compute error."
+            error = str(exc) or "Compute error."
         except Exception as exc:
             log.exception("The backend failed at iteration %d", plan.iteration)
-            return None, f"Internal error of the backend: {type(exc).__name__}."
+            error = f"Internal error of the backend: {type(exc).__name__}."
+        self._faults.iteration(plan, error)
+        return None, error
 
     def _absorb(self, plan: Plan, settlement: Settlement, now: float) -> None:
         outbox, scheduler = self._outbox, self._scheduler
@@ -303,6 +306,8 @@ class Runner:
     def _end(self, finished: Finished) -> None:
         self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
         self._outbox.end(finished)
+        if finished.error:
+            self._faults.task(finished)
 
     def _publish(self) -> None:
         """Straight to its connection where there is a sink, else in one call to the event loop."""
@@ -337,7 +342,7 @@ class Runner:
         if not self._wake.wait(timeout):
             self.changes += 1  # time alone changed something: a policy's deadline, or a barrier
 
-    def _abort_all(self, message: str) -> None:
+    def _abort_all(self, message: str, kind: ErrorType = ErrorType.SERVER) -> None:
         with self._lock:
             now = self.clock.now()
             self._take_inbox(now)
@@ -346,7 +351,7 @@ class Runner:
                     self._scheduler.cancel(task_id, now)
                 except Exception:
                     log.exception("Task %d could not be taken out", task_id)
-            self._outbox.drop(list(self._outbox.handles.values()), message, now)
+            self._outbox.drop(list(self._outbox.handles.values()), message, now, kind)
             self.changes += 1
             self._wake_watchers()
         while self._edits:

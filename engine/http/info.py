@@ -14,7 +14,7 @@ from engine.http.fields import Fields, parse_object
 from engine.http.formats import fingerprint
 from engine.http.prompts import check_tokens
 from engine.http.sampling import sampling_json
-from engine.http.state import ServerState
+from engine.http.state import ServerState, draining_error
 
 
 class InfoRoutes:
@@ -25,6 +25,8 @@ class InfoRoutes:
         self._state.live  # noqa: B018  # raises while the model loads
         return json_response({"status": "ok"})
 
+        if self._state.draining.is_set():
+            raise draining_error()
     async def props(self, request: Request) -> Response:
         if request.method == "POST":
             if not self._state.options.props_endpoint:
@@ -118,11 +120,7 @@ class InfoRoutes:
     async def apply_template(self, request: Request) -> Response:
         body = await self._body(request)
         assert self._state.template is not None
-        return json_response({"prompt": self._state.template.render(body)})
-
-    async def _body(self, request: Request) -> dict[str, Any]:
-        self._state.live  # noqa: B018  # raises while the model loads
-        return parse_object(await read_body(request.scope, request.receive))
+        return {"prompt": self._state.template.render(body)}
 
 
 def _piece_json(piece: bytes) -> str | list[int]:
@@ -168,3 +166,4 @@ def _params_json(handle: Handle) -> dict[str, Any]:
         "stream": handle.stream,
         "cache_prompt": task.cache_prompt,
     }
+        "lora": lora_json(task.group.lora),

@@ -31,6 +31,7 @@ log = logging.getLogger("engine")
 # small model.
 SWITCH_INTERVAL_S = 1e-4
 GRACE_S = 1  # for open connections at the end
+DRAIN_LOOK_S = 0.05  # how often a drain looks whether it is done
 BATCH_GRACE_S = 0.5  # for the running batch at the end
 
 
@@ -88,7 +89,7 @@ def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
 
 
 async def serve(options: Options, sock: socket.socket) -> int:
-    """Runs until a signal; the exit code."""
+    """Runs until a signal, and then for as long as it takes to drain; the exit code."""
     loop = asyncio.get_running_loop()
     clock = RealClock()
     state = ServerState(options, clock, started_at=clock.now())
@@ -106,7 +107,7 @@ async def serve(options: Options, sock: socket.socket) -> int:
     )
     server = _Server(config)
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, state.stopping.set)
+        loop.add_signal_handler(signum, _on_signal, state)
     serving = asyncio.create_task(server.serve([sock]))
     print(f"Listening on {url_of(sock, options)}, loading the model", flush=True)
     code = await _load_and_wait(options, state, sock)
@@ -118,10 +119,32 @@ async def serve(options: Options, sock: socket.socket) -> int:
     return code
 
 
+def _on_signal(state: ServerState) -> None:
+    """The first one drains, the second ends."""
+    if state.draining.is_set():
+        state.stopping.set()
+    state.draining.set()
+
+
+async def _drain(state: ServerState, runner: Runner) -> None:
+    """Lets the tasks that are here come to their end, within the limit; new ones are refused from now on."""
+    runner.door.closed = True
+    limit = state.options.server.drain_s
+    if limit and runner.n_tasks:
+        log.info("Draining: %d tasks may go on for %g s; another signal ends them", runner.n_tasks, limit)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while runner.n_tasks and not state.stopping.is_set():
+                    await asyncio.sleep(DRAIN_LOOK_S)
+        if runner.n_tasks:
+            log.warning("%d tasks are ended before they are done", runner.n_tasks)
+    state.stopping.set()
+
+
 async def _load_and_wait(options: Options, state: ServerState, sock: socket.socket) -> int:
-    """Loads the model beside the server, which says 503 meanwhile; then waits for a signal."""
+    """Loads the model beside the server, which says 503 meanwhile; then waits for a signal, and drains."""
     loading = _load_aside(options)
-    stopping = asyncio.create_task(state.stopping.wait())
+    stopping = asyncio.create_task(state.draining.wait())
     await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not loading.done():
         return 0
@@ -140,6 +163,7 @@ async def _load_and_wait(options: Options, state: ServerState, sock: socket.sock
     state.ready(runner)
     print(start_line(options, backend, sock), flush=True)
     await stopping
+    await _drain(state, runner)
     return 0
 
 

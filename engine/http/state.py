@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.backends.base import Backend, ModelError
 from engine.clock import Clock
+from engine.door import DRAINING
 from engine.http.chat import ChatTemplate
 from engine.http.errors import ApiError
 from engine.options import Options
@@ -24,6 +25,8 @@ class ServerState:
     runner: Runner | None = None
     template: ChatTemplate | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)  # for what a request leaves out
+    lora: list[float] = field(default_factory=list)  # scale of each adapter, for requests without a list of their own
+    draining: asyncio.Event = field(default_factory=asyncio.Event)  # no new tasks; those that are here may still end well
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     task_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -31,6 +34,7 @@ class ServerState:
         """The model is loaded: from now on requests are served."""
         self.template = ChatTemplate(runner.backend.info, self.options.server.chat_template)
         self.sampling = default_sampling(self.options, runner.backend)
+        self.lora = [file.scale for file in self.options.tasks.lora]
         self.runner = runner
 
     @property
@@ -54,6 +58,10 @@ def default_sampling(options: Options, backend: Backend) -> SamplingParams:
     except ValueError as exc:
         raise ModelError(f"The grammar or JSON schema for every answer cannot be used: {exc}.") from exc
     return sampling
+
+
+def draining_error() -> ApiError:
+    return ApiError(503, DRAINING)
 
 
 def loading_error() -> ApiError:

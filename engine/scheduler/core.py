@@ -75,6 +75,7 @@ class Scheduler:
 
     def expire(self, task_id: int, message: str, now: float) -> Finished | None:
         """Ends a task, with this error, that waited for too long; None when its prompt had a first visit, or it is nowhere."""
+        self._steady = None
         finished = self._tenancy.expire(task_id, message, now)
         self._tenancy.admit(now)
         return finished

@@ -78,7 +78,7 @@ class Task:
     """
 
     id: int
-    prompt: Sequence[int]
+    prompt: Sequence[int] = field(repr=False)  # what users write stays out of logs
     n_predict: int = -1
     id_slot: int = -1
     cache_prompt: bool = True
