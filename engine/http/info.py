@@ -23,10 +23,10 @@ class InfoRoutes:
 
     async def health(self, request: Request) -> Response:
         self._state.live  # noqa: B018  # raises while the model loads
-        return json_response({"status": "ok"})
-
         if self._state.draining.is_set():
             raise draining_error()
+        return json_response({"status": "ok"})
+
     async def props(self, request: Request) -> Response:
         if request.method == "POST":
             if not self._state.options.props_endpoint:
@@ -120,7 +120,11 @@ class InfoRoutes:
     async def apply_template(self, request: Request) -> Response:
         body = await self._body(request)
         assert self._state.template is not None
-        return {"prompt": self._state.template.render(body)}
+        return json_response({"prompt": self._state.template.render(body)})
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        self._state.live  # noqa: B018  # raises while the model loads
+        return parse_object(await read_body(request.scope, request.receive))
 
 
 def _piece_json(piece: bytes) -> str | list[int]:
@@ -166,4 +170,3 @@ def _params_json(handle: Handle) -> dict[str, Any]:
         "stream": handle.stream,
         "cache_prompt": task.cache_prompt,
     }
-        "lora": lora_json(task.group.lora),
