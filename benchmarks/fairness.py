@@ -1,6 +1,6 @@
 """A short request on a warm slot against a long cold prompt, under each prefill order: its worth and its cost.
 
-Orders are tried plain, and one of them with a prefill chunk too: then the batch that runs when the short request comes is smaller.
+Orders are tried plain, and one with a prefill chunk too: then the batch that runs when the short request comes is smaller.
 
 Each block visits the orders forth and back (ABBA), so that a drift of the machine cancels; all of a half share one submission
 phase, drawn at random within a batch. Ratios compare an order with physical order inside its half.
