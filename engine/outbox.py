@@ -123,6 +123,10 @@ class Outbox:
             finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now, error_type=kind)
             self._events.append(Done(handle, finished, FinishReason.ERROR))
 
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
     def hand_out(self) -> list[Event]:
         """Writes what has a sink straight to its connection; the rest, for the event loop."""
         events, self._events = self._events, []

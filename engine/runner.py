@@ -51,7 +51,6 @@ class Runner:
         self.ring = IterationRing()
         self.meters = Meters(scheduler.config.n_slots)
         self.meters.policy(scheduler.policy(clock.now()))
-        self.n_busy_sum = 0  # busy slots summed over iterations
         self.n_tokens_max = 0  # most tokens that a slot ever held at the end of a task
         self._scheduler = scheduler
         self._loop = loop
@@ -60,8 +59,8 @@ class Runner:
         self._wake = threading.Event()
         self._stopping = False
         self._inbox: deque[Callable[[float], None]] = deque()
-        self._faults = FaultLog()
         self._outbox = Outbox(backend, self.meters)
+        self._faults = FaultLog()
         self._edits: deque[Edit] = deque()
         self.changes = 0  # grows with each iteration and each change of state between iterations
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
@@ -205,7 +204,8 @@ class Runner:
             self._edit_slots(began)
             began = self.clock.now()
         with self._lock:
-            self._take_inbox(began)
+            if self._inbox:
+                self._take_inbox(began)
             plan = self._scheduler.plan(began)
             if plan.policy_version != self.meters.version:
                 self.meters.policy(self._scheduler.policy(began))
@@ -216,7 +216,8 @@ class Runner:
                 self._wake_watchers()
             if not plan.entries:
                 return self._settle_empty(plan, planned)
-        self._publish()  # right before the backend releases the GIL, so that readers work while it computes
+        if self._outbox.has_events:
+            self._publish()  # right before the backend releases the GIL, so that readers work while it computes
         outcome, error = self._compute(plan)
         ran = self.clock.now()
         with self._lock:
@@ -235,7 +236,6 @@ class Runner:
             self.ring.append(record)
             self.changes += 1
         self.meters.iteration(record)
-        self.n_busy_sum += len(record.prompt) + len(record.generation) + len(record.skipped) + len(record.held)
         return True
 
     def _settle_empty(self, plan: Plan, now: float) -> bool:
@@ -291,23 +291,25 @@ class Runner:
 
     def _absorb(self, plan: Plan, settlement: Settlement, now: float) -> None:
         outbox, scheduler = self._outbox, self._scheduler
-        outbox.note_prompts_done(plan, now)
-        outbox.progress(settlement.progress, now)
-        for emission in settlement.emissions:
-            handle = outbox.handles.get(emission.task_id)
+        if settlement.progress:  # there was prompt work
+            outbox.note_prompts_done(plan, now)
+            outbox.progress(settlement.progress, now)
+        handles, emit = outbox.handles, outbox.emit
+        for _, task_id, token, _ in settlement.emissions:
+            handle = handles.get(task_id)
             if handle is None or handle.text.stopped_by:
                 continue
-            reason = outbox.emit(handle, emission.token, now)
+            reason = emit(handle, token, now)
             if reason is not None and (finished := scheduler.finish(handle.task_id, reason, now)) is not None:
                 self._end(finished)
         for finished in settlement.finished:
             self._end(finished)
 
     def _end(self, finished: Finished) -> None:
-        self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
-        self._outbox.end(finished)
         if finished.error:
             self._faults.task(finished)
+        self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
+        self._outbox.end(finished)
 
     def _publish(self) -> None:
         """Straight to its connection where there is a sink, else in one call to the event loop."""
