@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-SlotEdit = Callable[[list[int]], Any]  # gets the slot's tokens, and changes the list to what the slot holds after it
+from engine.scheduler.slots import Cells
+
+SlotEdit = Callable[[Cells], Any]  # gets the slot's tokens, and changes the list to what the slot holds after it
 
 
 class SlotBusy(Exception):
@@ -21,7 +23,7 @@ class Edit:
     deadline: float
     result: asyncio.Future[Any]
 
-    def run(self, cells: list[int]) -> Any:
+    def run(self, cells: Cells) -> Any:
         """What the edit gave, or the exception that it raised."""
         try:
             return self.edit(cells)

@@ -17,6 +17,7 @@ from engine.options_env import Env, OneSentenceParser, WholeNumbers, number
 from engine.options_policy import add_policy_flags, policy_of
 from engine.options_sampling import add_sampling_flags, sampling_of
 from engine.options_server import ServerOptions, add_server_flags, server_of
+from engine.options_tasks import TaskOptions, add_task_flags, tasks_of
 from engine.scheduler.policy import Policy
 from engine.scheduler.task import SamplingParams
 
@@ -52,12 +53,13 @@ class Options:
     cont_batching: bool
     cache_prompt: bool
     policy: Policy
-    slot_save_path: Path | None = None
     queue_limit: int = UNLIMITED
     queue_timeout_ms: int = 0
+    slot_save_path: Path | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
     json_schema: dict[str, Any] | None = None  # for every answer, unless a request says otherwise
     server: ServerOptions = field(default_factory=ServerOptions)
+    tasks: TaskOptions = field(default_factory=TaskOptions)
     no_effect: tuple[str, ...] = ()  # a sentence for each flag and variable that does nothing here
 
     @property
@@ -70,6 +72,9 @@ class Options:
             n_ubatch=self.n_ubatch,
             n_threads=self.n_threads,
             n_threads_batch=self.n_threads_batch,
+            lora=tuple(file.path for file in self.tasks.lora),
+            embeddings=self.tasks.embeddings,
+            pooling=self.tasks.pooling,
         )
 
 
@@ -85,6 +90,7 @@ def build_parser(environ: Mapping[str, str]) -> tuple[argparse.ArgumentParser, E
     _model_flags(parser, env)
     _server_flags(parser, env)
     add_server_flags(parser, env)
+    add_task_flags(parser, env)
     add_policy_flags(parser, env)
     add_sampling_flags(parser, env)
     add_accepted(parser)
@@ -145,16 +151,16 @@ def _server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     add("--no-slots", dest="slots", action="store_false", help="do not serve GET /slots")
     add("--metrics", action="store_true", default=bool(metrics), help="serve GET /metrics")
     add("--props", action="store_true", default=bool(props), help="allow POST /props")
+    text = "most tasks that wait for a slot; more get a 503; -1 (default): no limit"
+    whole.add("--queue-limit", env="QUEUE_LIMIT", default=UNLIMITED, low=-1, text=text)
+    text = "milliseconds within which work on a prompt must begin, else 503; 0 (default): no limit"
+    whole.add("--queue-timeout-ms", env="QUEUE_TIMEOUT_MS", default=0, low=0, text=text)
     text = "folder for saved slots; without it slots are not saved"
     add("--slot-save-path", default=env.text("LLAMA_ARG_SLOT_SAVE_PATH", ""), metavar="PATH", help=text)
     cont, cache = env.switch("LLAMA_ARG_CONT_BATCHING"), env.switch("LLAMA_ARG_CACHE_PROMPT")
     text = "prompts share batches with generation (default)"
     add("-cb", "--cont-batching", dest="cont", action="store_true", default=cont is not False, help=text)
     add("-nocb", "--no-cont-batching", dest="cont", action="store_false", help="no prompt is touched while a slot generates")
-    text = "most tasks that wait for a slot; more get a 503; -1 (default): no limit"
-    whole.add("--queue-limit", env="QUEUE_LIMIT", default=UNLIMITED, low=-1, text=text)
-    text = "milliseconds within which work on a prompt must begin, else 503; 0 (default): no limit"
-    whole.add("--queue-timeout-ms", env="QUEUE_TIMEOUT_MS", default=0, low=0, text=text)
     add("--cache-prompt", dest="cache", action="store_true", default=cache is not False, help="reuse what a slot holds (default)")
     add("--no-cache-prompt", dest="cache", action="store_false", help="process every prompt from its start")
 
@@ -197,14 +203,15 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         slot_prompt_similarity=args.slot_prompt_similarity,
         cont_batching=args.cont,
         cache_prompt=args.cache,
+        queue_limit=args.queue_limit,
+        queue_timeout_ms=args.queue_timeout_ms,
         slot_save_path=_folder(parser, "--slot-save-path", args.slot_save_path),
         sampling=sampling,
         json_schema=schema,
         server=server_of(parser, args),
+        tasks=tasks_of(parser, args),
         no_effect=(*args.no_effect, *no_effect),
         policy=policy_of(parser, args, max(args.batch_size, n_slots)),
-        queue_limit=args.queue_limit,
-        queue_timeout_ms=args.queue_timeout_ms,
     )
 
 

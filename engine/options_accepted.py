@@ -9,17 +9,10 @@ from typing import Any
 
 # One a line: names, how many values follow, environment variables.
 _TABLE = """
---embedding --embeddings                            0 LLAMA_ARG_EMBEDDINGS
---rerank --reranking                                0 LLAMA_ARG_RERANKING
---context-shift --no-context-shift                  0 LLAMA_ARG_CONTEXT_SHIFT
---lora                                              1
---lora-scaled                                       1
---lora-init-without-apply                           0
 --perf --no-perf                                    0 LLAMA_ARG_PERF
 --escape -e --no-escape                             0
 --verbose-prompt                                    0
 --special -sp                                       0
---spm-infill                                        0
 --warmup --no-warmup                                0
 --offline                                           0 LLAMA_ARG_OFFLINE
 --check-tensors                                     0
@@ -35,7 +28,6 @@ _TABLE = """
 --poll-batch                                        1
 --numa                                              1 LLAMA_ARG_NUMA
 --threads-http                                      1 LLAMA_ARG_THREADS_HTTP
---keep                                              1
 --kv-unified-per-slot                               1 LLAMA_ARG_KV_UNIFIED_PER_SLOT
 --swa-full                                          0 LLAMA_ARG_SWA_FULL
 --ctx-checkpoints -ctxcp --swa-checkpoints          1 LLAMA_ARG_CTX_CHECKPOINTS
@@ -46,7 +38,6 @@ _TABLE = """
 --flash-attn -fa                                    1 LLAMA_ARG_FLASH_ATTN
 --backend-sampling -bs                              0 LLAMA_ARG_BACKEND_SAMPLING
 --attention                                         1
---pooling                                           1 LLAMA_ARG_POOLING
 --rope-scaling                                      1 LLAMA_ARG_ROPE_SCALING_TYPE
 --rope-scale                                        1 LLAMA_ARG_ROPE_SCALE
 --rope-freq-base                                    1 LLAMA_ARG_ROPE_FREQ_BASE

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from engine.scheduler.plan import Outcome, Plan
 
 KvMode = Literal["split", "unified"]
+Pooling = Literal["none", "mean", "cls", "last", "rank"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,29 @@ class BackendOptions:
     n_ubatch: int = 512
     n_threads: int = 0  # 0: one for each core
     n_threads_batch: int = 0  # 0: as n_threads
+    lora: tuple[Path, ...] = ()  # adapter files; an adapter's id is its place
+    embeddings: bool = False  # tasks may ask for embeddings
+    pooling: Pooling | None = None  # None: what the model's file says
+
+
+@dataclass(frozen=True, slots=True)
+class LoraAdapter:
+    """A loaded adapter, with what its file says it is for."""
+
+    path: str
+    task_name: str = ""
+    prompt_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FimTokens:
+    """What marks the parts of a text with a gap; -1 for a token that the vocabulary does not have."""
+
+    prefix: int = -1
+    suffix: int = -1
+    middle: int = -1
+    repo: int = -1
+    separator: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +75,16 @@ class ModelInfo:
     eog: frozenset[int] = field(default_factory=frozenset)
     chat_template: str = ""
     ftype: str = ""
+    lora: tuple[LoraAdapter, ...] = ()
+    fim: FimTokens = FimTokens()
+    generates: bool = True  # False: an encoder, good for embeddings alone
+    can_shift: bool = False  # positions of cells can be moved
+    pooling: Pooling = "none"
+    eos: int = -1
+    sep: int = -1
+    add_eos: bool = False
+    add_sep: bool = False
+    rerank_template: str = ""  # of a query and a document, where the model has one
 
 
 class BackendError(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 
 from cyllama.llama import llama_cpp
 
-from engine.backends.base import BackendError, BackendOptions, KvFull, ModelError, ModelInfo
+from engine.backends.base import BackendError, BackendOptions, FimTokens, KvFull, ModelError, ModelInfo
+from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters, pooling_name, set_modes
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Start, TokenProbs
 
@@ -33,9 +35,14 @@ class LlamaBackend:
         llama_cpp.disable_logging()
         llama_cpp.llama_backend_init()
         self._model = _load_model(model_path)
+        if options.pooling == "rank":
+            check_rank_head(model_path)
         self._vocab = self._model.get_vocab()
+        adapters = load_adapters(self._model, options.lora)
         self._context = _make_context(self._model, options)
-        self.info = _describe(model_path, self._model, self._vocab, self._context, options)
+        found = tuple(map(describe_adapter, options.lora, adapters))
+        self.info = replace(_describe(model_path, self._model, self._vocab, self._context, options), lora=found)
+        self._modes = Modes(self._context, adapters, self.info.pooling, embeddings=options.embeddings)
         self._batch = llama_cpp.LlamaBatch(n_tokens=self._context.n_batch, embd=0, n_seq_max=1)
         self._sequences = [[slot] for slot in range(options.n_slots)]
         self._samplers: list[llama_cpp.LlamaSampler | None] = [None] * options.n_slots
@@ -50,6 +57,8 @@ class LlamaBackend:
 
     def run(self, plan: Plan) -> Outcome:
         errors: dict[int, str] = {}
+        if plan.group is not self._modes.group:
+            self._modes.enter(plan.group)
         for start in plan.starts:
             self._start(start, errors)
         for start in plan.child_starts:
@@ -58,6 +67,8 @@ class LlamaBackend:
         if not outputs and not self._batch.n_tokens:
             return Outcome(errors=errors)
         self._decode()
+        if self._modes.makes_vectors:
+            return Outcome(errors=errors, vectors=self._modes.vectors(outputs))
         tokens = self._sample(outputs, errors)
         if self._wants_probs:
             return Outcome(tokens, errors, self._probabilities(outputs, tokens))
@@ -248,6 +259,7 @@ def _make_context(model: llama_cpp.LlamaModel, options: BackendOptions) -> llama
     params.n_threads_batch = options.n_threads_batch or threads
     params.n_outputs_max = options.n_slots
     params.swa_full = False
+    set_modes(params, options)
     try:
         return llama_cpp.LlamaContext(model=model, params=params, verbose=False)
     except (ValueError, RuntimeError, MemoryError) as error:
@@ -282,7 +294,27 @@ def _describe(
         eog=frozenset(token for token in range(n_vocab) if vocab.is_eog(token)),
         chat_template=model.get_default_chat_template() or "",
         ftype=str(model.ftype_name),
+        fim=_fim_tokens(vocab),
+        generates=_generates(model),
+        can_shift=bool(context.memory_can_shift()),
+        pooling=pooling_name(int(context.pooling_type)) if options.embeddings else "none",
+        eos=eos,
+        sep=int(vocab.token_sep()),
+        add_eos=bool(vocab.get_add_eos()),
+        add_sep=bool(vocab.get_add_sep()),
+        rerank_template=model.get_default_chat_template_by_name("rerank") or "",
     )
+
+
+def _fim_tokens(vocab: llama_cpp.LlamaVocab) -> FimTokens:
+    tokens = (vocab.fim_prefix(), vocab.fim_suffix(), vocab.fim_middle(), vocab.fim_rep(), vocab.fim_sep())
+    return FimTokens(*map(int, tokens))
+
+
+def _generates(model: llama_cpp.LlamaModel) -> bool:
+    """False for an encoder: its tokens look ahead, so none can follow."""
+    metadata: dict[str, str] = model.metadata()
+    return metadata.get(f"{metadata.get('general.architecture')}.attention.causal") != "false"
 
 
 def _build() -> str:

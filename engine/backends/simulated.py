@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.backends.base import BackendError, BackendOptions, KvFull, ModelInfo
+from engine.backends.base import BackendError, BackendOptions, KvFull, LoraAdapter, ModelInfo
 from engine.clock import Clock
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, TokenProbs
 from engine.scheduler.task import Task
@@ -164,9 +164,12 @@ def _known(token: int) -> int:
 
 
 def _seed(task: Task) -> int:
-    """Greedy tasks and tasks without a seed get the same tokens for the same history."""
+    """Greedy tasks and tasks without a seed get the same tokens for the same history and adapters."""
     sampling = task.sampling
-    return 0 if sampling.temperature <= 0 or sampling.seed is None else _mix(sampling.seed + 1)
+    seed = 0 if sampling.temperature <= 0 or sampling.seed is None else _mix(sampling.seed + 1)
+    for adapter, scale in task.group.lora:
+        seed = _mix(seed ^ (adapter + 1) ^ int(scale * 1e6))
+    return seed
 
 
 def _mix(value: int) -> int:
@@ -205,4 +208,5 @@ def _describe(options: BackendOptions) -> ModelInfo:
         eog=frozenset({EOS}),
         chat_template=CHAT_TEMPLATE,
         ftype="none",
+        lora=tuple(LoraAdapter(str(path)) for path in options.lora),
     )

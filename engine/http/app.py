@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from engine.delivery import ReaderGone
+from engine.http.adapters import AdapterRoutes
 from engine.http.body import READ_TIMEOUT
 from engine.http.completions import CompletionRoute
 from engine.http.control import ControlRoutes
@@ -46,12 +47,14 @@ def create_app(state: ServerState) -> ASGIApp:
 
 
 def routes_of(state: ServerState) -> list[BaseRoute]:
-    info, control = InfoRoutes(state), ControlRoutes(state)
+    info, control, adapters = InfoRoutes(state), ControlRoutes(state), AdapterRoutes(state)
     table: list[tuple[str, str, Endpoint | ASGIApp]] = [
         ("GET", "/health /v1/health", info.health),
         ("GET POST", "/props", info.props),
         ("GET", "/slots", info.slots),
         ("POST", "/slots/{id}", SlotRoutes(state).act),
+        ("GET", "/lora-adapters", adapters.show),
+        ("POST", "/lora-adapters", adapters.set),
         ("GET", "/metrics", MetricsRoute(state).metrics),
         ("GET", "/models /v1/models", info.models),
         ("GET", "/v1/models/{name:path}", info.model),

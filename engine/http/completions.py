@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.delivery import Chunk, Done, Event, Handle, Mailbox, PromptProgress, Raw, ReaderGone
 from engine.door import NeverFits, Refused
+from engine.http.adapters import lora_json
 from engine.http.body import read_body, watch_client
 from engine.http.direct import DirectSink, open_sink, write_raw
 from engine.http.errors import ApiError, json_response
@@ -22,7 +23,7 @@ from engine.http.requests import CompletionRequest, read_request
 from engine.http.sampling import sampling_json
 from engine.http.state import ServerState
 from engine.runner import Runner
-from engine.scheduler.task import Task
+from engine.scheduler.task import Group, Task, TaskType
 from engine.text import TextStream
 
 Kind = Literal["native", "oai", "chat"]
@@ -105,6 +106,7 @@ class CompletionRoute:
             sampling=self._state.sampling,
             ping_s=options.server.ping_s,
             queue_timeout_ms=options.queue_timeout_ms,
+            lora_scales=self._state.lora,
             backend=runner.backend,
         )
         given: Any = body.get("prompt")
@@ -129,6 +131,7 @@ class CompletionRoute:
             n_predict=request.n_predict,
             id_slot=request.id_slot,
             cache_prompt=request.cache_prompt,
+            group=Group(TaskType.COMPLETION, request.lora),
             sampling=request.sampling,
             eog=frozenset() if request.sampling.ignore_eos else runner.backend.info.eog,
             client=request.client,
@@ -174,7 +177,7 @@ def settings_json(request: CompletionRequest) -> dict[str, Any]:
         "n_cmpl": request.n_cmpl,
         "cache_prompt": request.cache_prompt,
         "timings_per_token": request.timings_per_token,
-        "lora": [],
+        "lora": lora_json(request.lora),
     }
 
 

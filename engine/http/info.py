@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.delivery import Handle
+from engine.http.adapters import lora_json
 from engine.http.body import read_body
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
@@ -169,4 +170,5 @@ def _params_json(handle: Handle) -> dict[str, Any]:
         "max_tokens": task.n_predict,
         "stream": handle.stream,
         "cache_prompt": task.cache_prompt,
+        "lora": lora_json(task.group.lora),
     }

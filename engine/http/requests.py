@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.backends.base import Backend
-from engine.http.errors import ApiError, field_error
+from engine.http.adapters import read_lora
+from engine.http.errors import ApiError
 from engine.http.fields import Fields
 from engine.http.sampling import read_sampling
-from engine.scheduler.task import SamplingParams
+from engine.scheduler.task import Lora, SamplingParams
 
 MAX_LABEL = 40
 
@@ -46,6 +47,7 @@ class CompletionRequest:
     max_generation_s: float  # 0: no limit
     client: str
     queue_timeout_ms: int = 0  # 0: a prompt may wait for as long as it takes
+    lora: Lora = ()
 
 
 def read_request(
@@ -57,13 +59,13 @@ def read_request(
     sampling: SamplingParams,
     ping_s: int,
     queue_timeout_ms: int,
+    lora_scales: Sequence[float],
     client: str,
     backend: Backend,
 ) -> CompletionRequest:
-    """Raises ApiError 400 that names the field. From `n_predict` to `queue_timeout_ms`: the server's defaults."""
+    """Raises ApiError 400 that names the field. From `n_predict` to `lora_scales`: the server's defaults."""
     fields = Fields(body)
     _refuse_unsupported(body)
-    _check_lora(fields)
     stream_options = Fields(fields.object("stream_options"), "stream_options")
     asked = fields.integer("n_predict", "max_tokens", "max_completion_tokens", default=-1, low=-1)
     n_cmpl = fields.integer("n_cmpl", "n", default=1, low=1)
@@ -87,6 +89,7 @@ def read_request(
         ping_s=float(max(0, ping)),
         max_generation_s=max(0, fields.integer("t_max_predict_ms", default=-1, low=-1)) / 1e3,
         queue_timeout_ms=max(0, fields.integer("queue_timeout_ms", default=queue_timeout_ms, low=-1)),
+        lora=read_lora(fields, lora_scales),
         client=clean_label(client or fields.text("client", "user")),
     )
 
@@ -96,16 +99,6 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
         value = body.get(name)
         if value is not None and value not in harmless:
             raise ApiError(400, f'Field "{name}" is not supported by this server: leave it out.', field=name)
-
-
-def _check_lora(fields: Fields) -> None:
-    """No adapters are loaded, so a list of scales has no effect; its shape is checked all the same."""
-    for place, item in enumerate(fields.array("lora")):
-        if type(item) is not dict:
-            raise field_error("lora", 'an array of {"id": ..., "scale": ...}')
-        entry = Fields(item, f"lora[{place}]")
-        entry.integer("id", default=0, low=-1)
-        entry.number("scale", default=0.0)
 
 
 def clean_label(text: str) -> str:

@@ -70,7 +70,7 @@ def choose_slot(task: Task, prompt: list[int], slots: Sequence[Slot], config: Sc
     idle = [slot for slot in slots if slot.task is None]
     if not idle:
         return None
-    return _most_similar(prompt, idle, config) or min(idle, key=lambda slot: (slot.last_used, -slot.id))
+    return _most_similar(task, prompt, idle, config) or min(idle, key=lambda slot: (slot.last_used, -slot.id))
 
 
 def _most_similar(task: Task, prompt: list[int], idle: Sequence[Slot], config: SchedulerConfig) -> Slot | None:
@@ -78,7 +78,7 @@ def _most_similar(task: Task, prompt: list[int], idle: Sequence[Slot], config: S
         return None
     best, best_kept = None, config.slot_prompt_similarity * len(prompt)
     for slot in idle:
-        if not slot.cells:
+        if not slot.cells or slot.lora != task.group.lora:
             continue
         kept = common_prefix(slot.cells, prompt) if config.can_trim else reusable(slot.cells, prompt, can_trim=False)
         if kept > best_kept:

@@ -20,7 +20,7 @@ from engine.scheduler.policy import Policy, capabilities
 from engine.scheduler.records import IterationRecord, record_of
 from engine.scheduler.settling import Settling
 from engine.scheduler.share import ShareAccount
-from engine.scheduler.slots import PENDING, Slot, SlotState
+from engine.scheduler.slots import PENDING, Cells, Slot, SlotState
 from engine.scheduler.steady import Steady
 from engine.scheduler.task import Task
 from engine.scheduler.tenancy import Tenancy
@@ -90,18 +90,18 @@ class Scheduler:
         """For how many seconds each busy slot's task has had it."""
         return [now - slot.assigned_at for slot in self._slots if slot.assigned_at is not None]
 
-    def cells_of(self, slot: int) -> list[int] | None:
+    def cells_of(self, slot: int) -> Cells | None:
         """Tokens that an idle slot remembers; None while a task is in it."""
         found = self._slots[slot]
-        return None if found.task is not None else list(found.cells)
+        return None if found.task is not None else Cells(found.cells, found.lora)
 
-    def set_cells(self, slot: int, cells: list[int]) -> None:
+    def set_cells(self, slot: int, cells: Cells) -> None:
         """What an idle slot holds from now on, after its caller changed the memory behind it. RuntimeError for a busy slot."""
         found = self._slots[slot]
         if found.task is not None:
             raise RuntimeError(f"slot {slot} is busy with task {found.task_id}")
         self._steady = None
-        found.cells = list(cells)
+        found.cells, found.lora = list(cells), cells.lora
 
     @property
     def n_busy(self) -> int:

@@ -112,16 +112,22 @@ class TokenProbs(NamedTuple):
     top: tuple[tuple[int, float], ...]
 
 
+Vectors = tuple[tuple[float, ...], ...]
+"""What an embedding or reranking task asked for: one vector (of scores), or one for each token of the prompt."""
+
+
 @dataclass(slots=True)  # frozen would cost a microsecond for each batch
 class Outcome:
     """What the backend did: a sampled token for each slot whose output was wanted, or an error for the slot alone.
 
-    `probs` has an entry for each token whose task asked for probabilities; None when no task did.
+    `probs` has an entry for each token whose task asked for probabilities; None when no task did. `vectors` has one for each
+    finished prompt of a batch of embedding or reranking tasks; None for any other batch.
     """
 
     tokens: dict[int, int] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     probs: dict[int, TokenProbs] | None = None
+    vectors: dict[int, Vectors] | None = None
 
 
 class Emission(NamedTuple):
@@ -173,6 +179,7 @@ class Finished:
     skipped_s: float = 0.0
     truncated: bool = False  # the slot's context was full
     error_type: ErrorType | None = None
+    vectors: Vectors | None = None
 
 
 class Settlement(NamedTuple):

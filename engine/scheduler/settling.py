@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from engine.scheduler.config import SchedulerConfig
@@ -125,6 +125,7 @@ class Settling:
         if child.parent != parent.task_id:
             return
         child.cells = list(parent.cells)
+        child.lora = parent.lora
         child.parent = None
         child.visited = True
         child.n_cached = parent.n_cached
@@ -144,6 +145,8 @@ class Settling:
             self._fail_slot(slot, error or NO_TOKEN, now)
         elif not slot.needs_token:
             self._end(slot, FinishReason.NONE, now)
+            if outcome.vectors is not None:
+                self._tenancy.ended[-1] = replace(self._tenancy.ended[-1], vectors=outcome.vectors.get(slot.id))
         else:
             slot.first_token = token
             slot.enter(SlotState.HELD, now)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.scheduler.task import Group, Task, TaskType
+from engine.scheduler.task import Group, Lora, Task, TaskType
 
 UNLIMITED = 1 << 62
 
@@ -35,9 +36,20 @@ _PROMPT_WORK = (SlotState.QUEUED, SlotState.WAITING, SlotState.PROMPT)
 PROMPT_DONE = (SlotState.HELD, SlotState.GENERATING)
 
 
+class Cells(list[int]):
+    """The tokens that an idle slot holds, with the LoRA list they were computed under."""
+
+    __slots__ = ("lora",)
+
+    def __init__(self, tokens: Iterable[int], lora: Lora = ()) -> None:
+        super().__init__(tokens)
+        self.lora = lora
+
+
 @dataclass(slots=True)
 class Slot:
-    """Mutable, owned by the scheduler alone. `cells` are the tokens that are surely in the KV cache of this slot.
+    """Mutable, owned by the scheduler alone. `cells` are the tokens that are surely in the KV cache of this slot,
+    computed under `lora`.
 
     `n_cached`: cells kept for the task, known from the moment it takes the slot. `parent`: id of the task whose prompt this child
     waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell. `passed`: batches in a row that
@@ -49,6 +61,7 @@ class Slot:
     state: SlotState = SlotState.IDLE
     since: float = 0.0
     cells: list[int] = field(default_factory=list)
+    lora: Lora = ()
     last_used: int = -1
     last_service: int | None = None
     task: Task | None = None
@@ -118,6 +131,7 @@ class Slot:
         self.visited = True
         self.first_visit_at = now
         del self.cells[self.n_cached :]
+        self.lora = () if self.group is None else self.group.lora
 
     def pause(self, now: float) -> None:
         if self.paused_at is None:

@@ -14,12 +14,16 @@ class TaskType(StrEnum):
     RERANK = "rerank"
 
 
+Lora = tuple[tuple[int, float], ...]
+"""Adapters by id with their scales, in order of id; those with a scale of 0 are left out, so equal effects are equal lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """What must be equal for two slots to share a batch: task type and the LoRA list with its scales."""
 
     type: TaskType = TaskType.COMPLETION
-    lora: tuple[tuple[int, float], ...] = ()
+    lora: Lora = ()
 
 
 SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")

@@ -133,7 +133,7 @@ class Tenancy:
         group = self._interned(task.group)
         slot.take(task, item.prompt, group, submitted_at=item.since, now=now)
         slot.atomic = is_atomic(task, self._config)
-        if task.cache_prompt and slot.needs_token:
+        if task.cache_prompt and slot.needs_token and slot.lora == group.lora:
             slot.n_cached = reusable(slot.cells, item.prompt, can_trim=self._config.can_trim)
         self.where[task.id] = slot
         for index, child in enumerate(children):
