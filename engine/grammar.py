@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
-MAX_GRAMMAR = 1 << 20  # characters
+MAX_GRAMMAR = 1 << 18  # characters
 MAX_REPEAT = 2000
+MAX_REPEATED = 100_000  # all repetitions together: llama.cpp writes them out, about a microsecond for each
 MAX_DEPTH = 200  # of parentheses: llama.cpp reads them by recursion
 MAX_OPTIONAL = 150  # its work on parts that may be left out grows with the cube of their number,
 MAX_CHOICES = 4000  # and on choices with the square
@@ -32,6 +33,7 @@ def check_terminals(grammar: str) -> None:
     """ValueError with a sentence that shows the part that cannot be used."""
     if len(grammar) > MAX_GRAMMAR:
         raise ValueError(f"it is longer than {MAX_GRAMMAR} characters")
+    repeated = 0
     for found in _TOKEN.finditer(grammar):
         part = found.group()
         if found.lastgroup == "text":
@@ -39,7 +41,9 @@ def check_terminals(grammar: str) -> None:
         elif found.lastgroup == "set":
             _check_set(part)
         elif found.lastgroup == "repeat":
-            _check_repeat(part)
+            repeated += _check_repeat(part)
+            if repeated > MAX_REPEATED:
+                raise ValueError(f"its repetitions count to more than {MAX_REPEATED} together")
         elif found.lastgroup == "token":
             raise ValueError(f"{part} names a token, which is not offered: write its text in quotes")
     _check_structure(_TOKEN.sub(" ", grammar))
@@ -100,7 +104,8 @@ def _ranges(text: str) -> list[tuple[int, int]]:
     return ranges
 
 
-def _check_repeat(part: str) -> None:
+def _check_repeat(part: str) -> int:
+    """How often the part before it is written out."""
     found = _REPEAT.fullmatch(part)
     if found is None:
         raise ValueError(f"{_short(part)} is no repetition: write {{n}}, {{n,}} or {{n,m}}")
@@ -108,6 +113,7 @@ def _check_repeat(part: str) -> None:
     high = int(found[3]) if found[3] else low
     if low > high or high > MAX_REPEAT:
         raise ValueError(f"{part} must count upwards, to at most {MAX_REPEAT}")
+    return high
 
 
 def _short(part: str) -> str:

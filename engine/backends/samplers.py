@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -191,8 +192,9 @@ def _last_link(chain: llama_cpp.LlamaSampler, place: int) -> None:
         raise ValueError("llama.cpp cannot read it") from None
 
 
+@lru_cache(maxsize=64)
 def check_grammar(grammar: str, context: SamplerContext) -> None:
-    """Raises ValueError with what is wrong, to follow a name of the grammar and a colon."""
+    """Raises ValueError with what is wrong, to follow a name of the grammar and a colon. Clients repeat what was right."""
     if not context.spells_bytes:
         raise ValueError("this model's vocabulary cannot spell every text")
     check_terminals(grammar)
@@ -206,8 +208,13 @@ def check_grammar(grammar: str, context: SamplerContext) -> None:
 
 def schema_grammar(schema: dict[str, Any]) -> str:
     """GBNF for a JSON schema. Raises ValueError with a sentence when it cannot be one."""
+    return _schema_grammar(json.dumps(schema))
+
+
+@lru_cache(maxsize=64)
+def _schema_grammar(schema: str) -> str:
     try:
-        return str(llama_cpp.json_schema_to_grammar(json.dumps(schema)))
+        return str(llama_cpp.json_schema_to_grammar(schema))
     except Exception as error:  # the converter asserts, indexes and recurses its way through what a client sent
         raise ValueError(str(error)[:200] or type(error).__name__) from error
 

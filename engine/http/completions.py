@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from engine.delivery import Chunk, Done, Event, Handle, Mailbox, PromptProgress, Raw, ReaderGone
 from engine.door import NeverFits, Refused
 from engine.http.adapters import lora_json
-from engine.http.body import read_body, watch_client
+from engine.http.body import read_aside, read_body, watch_client
 from engine.http.direct import DirectSink, open_sink, write_raw
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
@@ -84,9 +84,9 @@ class CompletionRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = parse_object(await read_body(scope, receive))
-            runner = self._state.live
-            job = self._prepare(body, _header(scope, b"x-client-label"), runner)
+            raw = await read_body(scope, receive)
+            body, runner = parse_object(raw), self._state.live
+            job = await read_aside(len(raw), self._prepare, body, _header(scope, b"x-client-label"), runner)
             if job.request.stream:
                 await _stream(job, runner, scope, receive, send)
             else:
@@ -96,6 +96,7 @@ class CompletionRoute:
             return
 
     def _prepare(self, body: dict[str, Any], label: str, runner: Runner) -> Job:
+        """For a long body in a thread of its own."""
         options, info = self._state.options, runner.backend.info
         request = read_request(
             body,

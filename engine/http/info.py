@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -9,7 +10,7 @@ from starlette.responses import Response
 
 from engine.delivery import Handle
 from engine.http.adapters import lora_json
-from engine.http.body import read_body
+from engine.http.body import read_aside, read_body
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
 from engine.http.formats import fingerprint
@@ -93,7 +94,20 @@ class InfoRoutes:
         }
 
     async def tokenize(self, request: Request) -> Response:
-        body = await self._body(request)
+        return json_response(await self._answer(request, self._tokenize))
+
+    async def detokenize(self, request: Request) -> Response:
+        return json_response(await self._answer(request, self._detokenize))
+
+    async def apply_template(self, request: Request) -> Response:
+        return json_response(await self._answer(request, self._apply_template))
+
+    async def _answer(self, request: Request, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        self._state.live  # noqa: B018  # raises while the model loads
+        raw = await read_body(request.scope, request.receive)
+        return await read_aside(len(raw), answer, parse_object(raw))
+
+    def _tokenize(self, body: dict[str, Any]) -> dict[str, Any]:
         fields, backend = Fields(body), self._state.live.backend
         content = body.get("content", "")
         add_special = fields.boolean("add_special", default=False)
@@ -110,22 +124,16 @@ class InfoRoutes:
         else:
             raise ApiError(400, 'Field "content" must be a string or an array of strings and token ids.', field="content")
         if fields.boolean("with_pieces", default=False):
-            return json_response({"tokens": [{"id": token, "piece": _piece_json(backend.piece(token))} for token in tokens]})
-        return json_response({"tokens": tokens})
+            return {"tokens": [{"id": token, "piece": _piece_json(backend.piece(token))} for token in tokens]}
+        return {"tokens": tokens}
 
-    async def detokenize(self, request: Request) -> Response:
-        tokens = Fields(await self._body(request)).array("tokens")
-        backend = self._state.live.backend
-        return json_response({"content": backend.detokenize(check_tokens(tokens, backend, "tokens"))})
+    def _detokenize(self, body: dict[str, Any]) -> dict[str, Any]:
+        tokens, backend = Fields(body).array("tokens"), self._state.live.backend
+        return {"content": backend.detokenize(check_tokens(tokens, backend, "tokens"))}
 
-    async def apply_template(self, request: Request) -> Response:
-        body = await self._body(request)
+    def _apply_template(self, body: dict[str, Any]) -> dict[str, Any]:
         assert self._state.template is not None
-        return json_response({"prompt": self._state.template.render(body)})
-
-    async def _body(self, request: Request) -> dict[str, Any]:
-        self._state.live  # noqa: B018  # raises while the model loads
-        return parse_object(await read_body(request.scope, request.receive))
+        return {"prompt": self._state.template.render(body)}
 
 
 def _piece_json(piece: bytes) -> str | list[int]:
