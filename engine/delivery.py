@@ -79,6 +79,7 @@ class Handle:
     prompt_done_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
+    worst_gap_s: float | None = None  # the longest time between two tokens
     n_cached: int = 0
     n_decoded: int = 0
     parts: list[str] = field(default_factory=list)  # of the whole text, unless streamed

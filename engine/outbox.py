@@ -83,9 +83,11 @@ class Outbox:
             piece = self._pieces[token] = self._backend.piece(token)
         handle.n_decoded += 1
         self._meters.token(handle.last_token_at, now, handle.task.submitted_at)
-        handle.last_token_at = now
-        if handle.first_token_at is None:
+        if handle.last_token_at is None:
             handle.first_token_at = now
+        elif handle.worst_gap_s is None or now - handle.last_token_at > handle.worst_gap_s:
+            handle.worst_gap_s = now - handle.last_token_at
+        handle.last_token_at = now
         text = handle.text.push(piece)
         if handle.drawn:
             handle.probs.append(handle.drawn.popleft())
@@ -102,11 +104,12 @@ class Outbox:
             return FinishReason.WORD
         return FinishReason.LIMIT if handle.max_generation_s and _is_over_time(handle, now) else None
 
-    def end(self, finished: Finished) -> None:
+    def end(self, finished: Finished) -> Handle | None:
+        """The task's handle, None when its reader had gone."""
         self._meters.finished(finished)
         handle = self.handles.pop(finished.task_id, None)
         if handle is None:
-            return
+            return None
         self._catch_up(handle)
         rest = handle.text.finish()
         if rest and not handle.stream:
@@ -115,6 +118,7 @@ class Outbox:
             self._events.append(_chunk(handle, rest, finished.finished_at))
         stop = FinishReason.WORD if handle.text.stopped_by else finished.reason
         self._events.append(Done(handle, finished, stop))
+        return handle
 
     def drop(self, handles: Sequence[Handle], message: str, now: float, kind: ErrorType = ErrorType.SERVER) -> None:
         """Tells readers that their tasks ended by a fault of the server, or with it."""

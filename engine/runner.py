@@ -22,7 +22,7 @@ from engine.edits import Edit, SlotBusy, SlotEdit
 from engine.faults import FaultLog
 from engine.meters import Meters
 from engine.outbox import Outbox
-from engine.ring import IterationRing
+from engine.ring import TaskRing, iteration_ring
 from engine.scheduler.control import PolicyState
 from engine.scheduler.core import Scheduler
 from engine.scheduler.plan import ErrorType, Finished, Outcome, Plan, Settlement
@@ -48,7 +48,8 @@ class Runner:
     ) -> None:
         self.backend = backend
         self.clock = clock
-        self.ring = IterationRing()
+        self.ring = iteration_ring()
+        self.tasks = TaskRing()
         self.meters = Meters(scheduler.config.n_slots)
         self.meters.policy(scheduler.policy(clock.now()))
         self.n_tokens_max = 0  # most tokens that a slot ever held at the end of a task
@@ -102,8 +103,9 @@ class Runner:
 
         def leave(now: float) -> None:
             for task_id in task_ids:
-                if self._outbox.handles.pop(task_id, None) is not None:
-                    self._scheduler.cancel(task_id, now)
+                handle = self._outbox.handles.pop(task_id, None)
+                if handle is not None and (finished := self._scheduler.cancel(task_id, now)) is not None:
+                    self._note_end(handle, finished)
 
         self.door.release(task_ids)
         self._inbox.append(leave)
@@ -309,7 +311,11 @@ class Runner:
         if finished.error:
             self._faults.task(finished)
         self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
-        self._outbox.end(finished)
+        if (handle := self._outbox.end(finished)) is not None:
+            self._note_end(handle, finished)
+
+    def _note_end(self, handle: Handle, finished: Finished) -> None:
+        self.tasks.add(self._scheduler.iteration, handle.task, finished, handle.worst_gap_s)
 
     def _publish(self) -> None:
         """Straight to its connection where there is a sink, else in one call to the event loop."""

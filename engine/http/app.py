@@ -68,6 +68,7 @@ def routes_of(state: ServerState) -> list[BaseRoute]:
         ("PATCH", "/scheduler/policy", control.policy),
         ("GET", "/scheduler/events", control.events),
         ("GET", "/scheduler/iterations", control.iterations),
+        ("GET", "/scheduler/tasks", control.tasks),
     ]
     return [Route(path, endpoint, methods=methods.split()) for methods, paths, endpoint in table for path in paths.split()]
 

@@ -14,7 +14,7 @@ from engine.http.body import read_body
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import parse_object
 from engine.http.state import ServerState
-from engine.ring import RING_SIZE, record_json
+from engine.ring import RING_SIZE, TASK_RING_SIZE, record_json, task_json
 from engine.runner import Runner
 from engine.scheduler.control import PolicyConflict
 from engine.scheduler.policy import PolicyInvalid
@@ -62,6 +62,12 @@ class ControlRoutes:
         records, gap = self._state.live.ring.after(after, limit)
         return json_response({"gap": gap, "iterations": [record_json(record) for record in records]})
 
+    async def tasks(self, request: Request) -> Response:
+        after = _query_int(request, "after", 0, 0, 2**63)
+        limit = _query_int(request, "limit", MAX_ITERATIONS, 1, TASK_RING_SIZE)
+        records, gap = self._state.live.tasks.after(after, limit)
+        return json_response({"gap": gap, "tasks": [task_json(record) for record in records]})
+
     async def events(self, request: Request) -> Response:
         interval = _query_int(request, "interval_ms", 100, 20, 5_000) / 1e3
         last = request.headers.get("last-event-id", "")
@@ -73,6 +79,7 @@ class ControlRoutes:
     async def _updates(self, runner: Runner, interval: float, after: int | None) -> AsyncIterator[bytes]:
         """An update at once, then one whenever something changed, `interval` seconds after the last at the earliest."""
         seen = runner.ring.last if after is None else after
+        n_ended = runner.tasks.last if after is None else _before(runner, after)
         while not self._state.stopping.is_set():
             changes = runner.changes
             view = self._view(runner)
@@ -80,7 +87,10 @@ class ControlRoutes:
             records, gap = runner.ring.after(seen, MAX_ITERATIONS, newest=True)
             gap = gap or seen > runner.ring.last
             seen = runner.ring.last if not records else records[-1].iteration
-            data = orjson.dumps({"gap": gap, "state": view, "iterations": [record_json(record) for record in records]})
+            ended, lost = runner.tasks.after(n_ended, MAX_ITERATIONS, newest=True)
+            n_ended = ended[-1].number if ended else n_ended
+            update = {"gap": gap or lost, "state": view, "iterations": [record_json(record) for record in records]}
+            data = orjson.dumps({**update, "tasks": [task_json(record) for record in ended]})
             yield b"event: update\nid: %d\ndata: %b\n\n" % (seen, data)
             if await self._stops_within(interval):
                 return
@@ -109,6 +119,12 @@ class ControlRoutes:
             "n_threads": info.n_threads,
         }
         return {"server": server, **runner.view()}
+
+
+def _before(runner: Runner, iteration: int) -> int:
+    """Number of the last end of a task that a reader up to this iteration knows for sure."""
+    known, _ = runner.tasks.after(0, TASK_RING_SIZE)
+    return next((record.number - 1 for record in known if record.iteration >= iteration), runner.tasks.last)
 
 
 async def _changes_within(runner: Runner, changes: int, seconds: float) -> bool:

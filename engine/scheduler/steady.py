@@ -1,8 +1,8 @@
 """Batch after batch in which the same slots generate and nothing else happens: most of a server's life, so planned cheaply.
 
-Between two batches of a small model all of Python's own memory has left the processor's near caches, and each function that a turn
-runs through costs a microsecond or two to fetch. A steady run repeats the last plan with the new tokens and touches nothing else.
-Its plans are like any other: whoever runs or settles them need not know.
+Between two batches of a small model all of Python's own memory has left the processor's near caches, and each function that a
+turn runs through costs a microsecond or two to fetch. A steady run repeats the last plan with the new tokens and touches nothing
+else. Its plans are like any other: whoever runs or settles them need not know.
 """
 
 from __future__ import annotations

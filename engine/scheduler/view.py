@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.scheduler import waits
 from engine.scheduler.phases import Phases
 from engine.scheduler.slots import PROMPT_DONE, Slot
+from engine.scheduler.task import Group
 
 
 @dataclass(slots=True)
@@ -53,11 +54,13 @@ def slot_view(slot: Slot, phases: Phases, n_ctx_slot: int) -> dict[str, object]:
 
 
 def group_name(slot: Slot) -> str:
+    return "" if slot.group is None else name_of(slot.group)
+
+
+def name_of(group: Group) -> str:
     """Task type, and the LoRA list where there is one: `completion lora 0:1.0`."""
-    if slot.group is None:
-        return ""
-    lora = " ".join(f"{adapter}:{scale:g}" for adapter, scale in slot.group.lora)
-    return f"{slot.group.type.value} lora {lora}" if lora else slot.group.type.value
+    lora = " ".join(f"{adapter}:{scale:g}" for adapter, scale in group.lora)
+    return f"{group.type.value} lora {lora}" if lora else group.type.value
 
 
 def phase_view(phases: Phases, now: float) -> dict[str, object]:

@@ -192,6 +192,23 @@ def test_events_resume_where_they_ended(engine: EngineProcess) -> None:
     assert read_update(engine, newest + 1000)[1]["gap"]  # an id from another life of the server
     listed = engine.get(f"/scheduler/iterations?after={last}")
     assert listed == {"gap": False, "iterations": update["iterations"]}
+    ended = update["tasks"][-1]
+    assert (ended["slot"], ended["reason"], ended["n_prompt"], ended["n_generated"]) == (3, "limit", len(SHORT), 3)
+    assert ended["submitted_at"] <= ended["first_visit_at"] <= ended["prompt_done_at"] <= ended["first_token_at"]
+    assert 0 < ended["worst_gap_s"] <= ended["finished_at"] - ended["first_token_at"]
+    assert engine.get(f"/scheduler/tasks?after={ended['n'] - 1}") == {"gap": False, "tasks": [ended]}
+
+
+def test_a_cancelled_task_is_told_as_ended(engine: EngineProcess) -> None:
+    before = engine.get("/scheduler/tasks?limit=8192")["tasks"]
+    with engine.stream(prompt=SHORT, n_predict=3000) as events:
+        next(events)
+    deadline = time.monotonic() + 10
+    ended: list[dict[str, Any]] = []
+    while not ended and time.monotonic() < deadline:
+        ended = engine.get(f"/scheduler/tasks?after={before[-1]['n'] if before else 0}")["tasks"]
+        time.sleep(0.02)
+    assert [task["reason"] for task in ended] == ["cancelled"]
 
 
 def test_state_is_served_during_a_batch(engine: EngineProcess) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from engine.ring import IterationRing, record_json
-from engine.scheduler.plan import Skip
+from engine.ring import Ring, TaskRing, iteration_ring, record_json, task_json
+from engine.scheduler.plan import Finished, FinishReason, Skip
 from engine.scheduler.records import IterationRecord
+from engine.scheduler.task import Task
 
 
 def record(iteration: int) -> IterationRecord:
@@ -26,8 +27,8 @@ def record(iteration: int) -> IterationRecord:
     )
 
 
-def ring_of(count: int, size: int) -> IterationRing:
-    ring = IterationRing(size)
+def ring_of(count: int, size: int) -> Ring[IterationRecord]:
+    ring = iteration_ring(size)
     for iteration in range(1, count + 1):
         ring.append(record(iteration))
     return ring
@@ -38,7 +39,7 @@ def numbers(answer: tuple[list[IterationRecord], bool]) -> tuple[list[int], bool
 
 
 def test_an_empty_ring_has_no_gap() -> None:
-    ring = IterationRing(4)
+    ring = iteration_ring(4)
     assert ring.last == 0
     assert numbers(ring.after(0, 10)) == ([], False)
 
@@ -68,3 +69,17 @@ def test_an_iteration_as_json() -> None:
     assert shown["i"] == 7
     assert shown["skipped"] == [(2, "full")]
     assert shown["gen"] == ((1, 1),)
+
+
+def test_an_ended_task_is_kept_without_its_prompt() -> None:
+    ring = TaskRing(2)
+    for task_id in range(1, 4):
+        finished = Finished(0, task_id, FinishReason.LIMIT, n_prompt=5, submitted_at=1.0, first_token_at=2.0, finished_at=3.0)
+        ring.add(40 + task_id, Task(task_id, [1, 2, 3], client="chat"), finished, 0.25)
+    records, gap = ring.after(0, 10)
+    assert gap
+    assert [record.number for record in records] == [2, 3]
+    shown = task_json(records[-1])
+    assert (shown["n"], shown["i"], shown["task"], shown["client"], shown["worst_gap_s"]) == (3, 43, 3, "chat", 0.25)
+    assert (shown["reason"], shown["first_visit_at"], shown["first_token_at"]) == ("limit", None, 2.0)
+    assert not any(isinstance(field, Task) for field in records[-1])
