@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from engine.scheduler import turns, waits
 from engine.scheduler.admission import n_left_out
-from engine.scheduler.batch import Draft, add_generation, add_prompts
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.control import PolicyControl, PolicyState
 from engine.scheduler.phases import Phases
-from engine.scheduler.plan import EntryKind, Finished, FinishReason, Outcome, Plan, Settlement, Skip, make
+from engine.scheduler.plan import EntryKind, Finished, FinishReason, Outcome, Plan, Settlement
+from engine.scheduler.planner import Planner
 from engine.scheduler.policy import Policy, capabilities
 from engine.scheduler.records import IterationRecord, record_of
 from engine.scheduler.settling import Settling
-from engine.scheduler.share import ShareAccount
-from engine.scheduler.slots import PENDING, Cells, Slot, SlotState
+from engine.scheduler.slots import Cells, Slot, SlotState
 from engine.scheduler.steady import Steady
 from engine.scheduler.task import Task
 from engine.scheduler.tenancy import Tenancy
@@ -40,14 +38,9 @@ class Scheduler:
         self._totals = Totals()
         self._tenancy = Tenancy(config, self._slots, self._phases, self._totals)
         self._settling = Settling(config, self._slots, self._phases, self._tenancy, self._totals)
-        self._share = ShareAccount()
-        self._longest = 0
-        self._patience = turns.patience(config.n_slots)
+        self._planner = Planner(config, self._slots, self._phases)
         self._in_flight: Plan | None = None
         self._steady: Steady | None = None  # any call that may change the next batch ends it
-        self._planned = 0
-        self._cursor: int | None = None
-        self._anchor: int | None = None
 
     # Tasks: between settle and plan
 
@@ -130,9 +123,9 @@ class Scheduler:
         """
         steady = self._steady
         if steady is not None and self._in_flight is None:
-            again = steady.plan(self._planned + 1)
+            again = steady.plan(self._planner.planned + 1)
             if again is not None:
-                self._planned += 1
+                self._planner.planned += 1
                 self._in_flight = again
                 return again
         return self._plan_anew(now)
@@ -144,111 +137,15 @@ class Scheduler:
             self._landed(self._in_flight, now)
         policy = self._follow_policy(now)
         self._phases.begin(now)
-        draft = Draft()
-        generating, pending, held = self._sort_slots(draft)
-        self._fill(draft, generating, pending, policy, now)
-        purges = self._purge_for(draft.n_tokens) if self.config.kv_mode == "unified" else ()
-        if draft.entries:
-            self._planned += 1
-            self._anchor = draft.anchor
-        phases = self._phases
-        # all fields in their order, as with every `make`
-        plan: Plan = make(
-            Plan,
-            (
-                self._planned,
-                tuple(draft.starts),
-                tuple(draft.entries),
-                tuple(draft.child_starts),
-                draft.group,
-                draft.anchor,
-                tuple(draft.skipped),
-                purges,
-                phases.name.value,
-                None if phases.cohort is None else phases.cohort.id,
-                phases.sealed,
-                held,
-                self._cursor,
-                self._control.state.version,
-            ),
-        )
-        self._in_flight = plan if draft.entries else None
+        plan = self._planner.build(policy, self._control.state.version, now)
+        self._in_flight = plan if plan.entries else None
         return plan
 
-    def _fill(self, draft: Draft, generating: list[Slot], pending: list[Slot], policy: Policy, now: float) -> None:
-        """Decode tokens, then prompt tokens unless something keeps the prompts out of this batch as a whole."""
-        kept_out = ""
-        contended = bool(generating and pending)
-        if contended and not self.config.cont_batching:
-            kept_out, contended = waits.not_continuous(generating[0].id), False
-        if self._share.prompts_wait(policy.decode_share, contended=contended, now=now):
-            kept_out = waits.owed(self._share.debt)
-        leader = None
-        if self._longest >= self._patience:
-            leader = self._leader(generating, [] if kept_out else pending, policy)
-        if leader is not None:
-            draft.group, draft.anchor = leader.group, leader.id
-        add_generation(draft, generating, now)
-        if kept_out:
-            for slot in pending:
-                draft.skip(slot, kept_out, now, passed_over=False)
-        elif pending:
-            self._cursor = add_prompts(
-                draft,
-                pending,
-                self._slots,
-                config=self.config,
-                policy=policy,
-                cursor=self._cursor,
-                equal=self._phases.is_barrier,
-                leader=leader,
-                now=now,
-            )
-        self._longest = max(draft.longest, self._longest if kept_out else 0)
-
-    def _leader(self, generating: list[Slot], pending: list[Slot], policy: Policy) -> Slot | None:
-        """Who leads when the order takes turns; in any order a prompt that is served beside a cohort can lead."""
-        if not policy.takes_turns:
-            generating = []
-            pending = [slot for slot in pending if not slot.member] if self._phases.is_barrier else []
-        return turns.leader(generating, pending, self._patience, self.config.n_batch)
-
     def _follow_policy(self, now: float) -> Policy:
-        self._control.tick(now, self._planned + 1)
+        self._control.tick(now, self._planner.planned + 1)
         effective = self._control.state.effective
         self._phases.follow(effective, now)
         return effective
-
-    def _sort_slots(self, draft: Draft) -> tuple[list[Slot], list[Slot], tuple[int, ...]]:
-        """Generating slots, slots with prompt work that may be served, ids of held ones; the rest is skipped with a sentence."""
-        generating, pending, held = [], [], []
-        for slot in self._slots:
-            state = slot.state
-            if state is SlotState.GENERATING:
-                if slot.paused_at is None:
-                    generating.append(slot)
-                else:
-                    draft.skip(slot, waits.paused(self._phases), 0.0, passed_over=False)
-            elif state is SlotState.HELD:
-                held.append(slot.id)
-            elif state in PENDING and slot.parent is None:
-                pending.append(slot)
-            elif state is not SlotState.IDLE:
-                draft.skipped.append(Skip(slot.id, waits.of(slot, self._phases)))
-        return generating, pending, tuple(held)
-
-    def _purge_for(self, n_tokens: int) -> tuple[int, ...]:
-        """A unified pool keeps no room for anybody: idle slots give up their cells, lowest index first, until the batch fits."""
-        short = sum(len(slot.cells) for slot in self._slots) + n_tokens - self.config.n_ctx
-        purges = []
-        for slot in self._slots:
-            if short <= 0:
-                break
-            if slot.state is SlotState.IDLE and slot.cells:
-                short -= len(slot.cells)
-                slot.cells.clear()
-                purges.append(slot.id)
-        return tuple(purges)
 
     def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
         """Books what the backend did. Entries of tasks that are gone meanwhile change nothing."""
@@ -290,8 +187,8 @@ class Scheduler:
         return self._settling.fail(plan, message, now)
 
     def _landed(self, plan: Plan, now: float) -> None:
-        if self._in_flight is not None and self._share.is_kept:
-            self._share.book(now, with_prompts=any(entry.kind is EntryKind.PROMPT for entry in plan.entries))
+        if self._in_flight is not None:
+            self._planner.landed(plan, now)
         self._in_flight = None
         self._totals.iterations = plan.iteration
 
@@ -321,7 +218,7 @@ class Scheduler:
         state = self._control.change(
             changes,
             expected_version=expected_version,
-            next_iteration=self._planned + 1,
+            next_iteration=self._planner.planned + 1,
             now=now,
             ttl_s=ttl_s,
             reason=reason,
@@ -334,13 +231,13 @@ class Scheduler:
 
     def policy(self, now: float) -> PolicyState:
         """The policy in force now, gone back if its deadline has passed."""
-        self._control.tick(now, self._planned + 1)
+        self._control.tick(now, self._planner.planned + 1)
         return self._control.state
 
     def view(self, now: float) -> dict[str, object]:
         """The GET /scheduler object without "server"; `kv.used` is the sum of what the slots' cells hold."""
         if self._in_flight is not None:
-            self._control.tick(now, self._planned + 1)
+            self._control.tick(now, self._planner.planned + 1)
         else:
             self._follow_policy(now)
         oldest = self._tenancy.queue.oldest
@@ -355,8 +252,8 @@ class Scheduler:
                 "size": self.config.n_ctx,
             },
             "phase": phase_view(self._phases, now),
-            "cursor": self._cursor,
-            "anchor": self._anchor,
+            "cursor": self._planner.cursor,
+            "anchor": self._planner.anchor,
             "queue": {"depth": self.queue_depth, "oldest_s": 0.0 if oldest is None else max(0.0, now - oldest.since)},
             "totals": self._totals.as_dict(),
             "slots": [slot_view(slot, self._phases, self.config.n_ctx_slot) for slot in self._slots],

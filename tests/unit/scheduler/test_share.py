@@ -86,7 +86,7 @@ class TestAccount:
         assert prompts_in(plan)
         made.now += 3.0
         made.close(plan, made.scheduler.fail(plan, "Compute error.", made.now))
-        assert made.scheduler._share.debt == 2.0
+        assert made.scheduler._planner._share.debt == 2.0
 
     def test_without_continuous_batching_nothing_contends(self) -> None:
         made = Bench.make(policy={"decode_share": 0.5}, cont_batching=False)
@@ -120,7 +120,7 @@ class TestAccount:
         made.submit(1, 40, group=B)
         for _ in range(50):
             timed(made, 3.0, 1.0)
-        assert made.scheduler._share.debt == -1.0
+        assert made.scheduler._planner._share.debt == -1.0
 
 
 def share_of_decoding(policy: Policy) -> float:

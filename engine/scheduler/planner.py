@@ -1,0 +1,137 @@
+"""Builds each batch from where the slots stand: who generates, who may put prompt tokens in, who is left out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.scheduler import turns, waits
+from engine.scheduler.batch import Draft, add_generation, add_prompts
+from engine.scheduler.config import SchedulerConfig
+from engine.scheduler.phases import Phases
+from engine.scheduler.plan import EntryKind, Plan, Skip, make
+from engine.scheduler.policy import Policy
+from engine.scheduler.share import ShareAccount
+from engine.scheduler.slots import PENDING, Slot, SlotState
+
+
+class Planner:
+    """Keeps what one batch leaves behind for the next: the cursor, who has waited for long, what prompts owe to generation.
+
+    `planned` is the number of the last plan with entries, `anchor` the slot that decided what might share its batch.
+    """
+
+    def __init__(self, config: SchedulerConfig, slots: Sequence[Slot], phases: Phases) -> None:
+        self._config = config
+        self._slots = slots
+        self._phases = phases
+        self._share = ShareAccount()
+        self._longest = 0
+        self._patience = turns.patience(config.n_slots)
+        self.planned = 0
+        self.cursor: int | None = None
+        self.anchor: int | None = None
+
+    def build(self, policy: Policy, version: int, now: float) -> Plan:
+        draft = Draft()
+        generating, pending, held = self._sort_slots(draft)
+        self._fill(draft, generating, pending, policy, now)
+        purges = self._purge_for(draft.n_tokens) if self._config.kv_mode == "unified" else ()
+        if draft.entries:
+            self.planned += 1
+            self.anchor = draft.anchor
+        phases = self._phases
+        # all fields in their order, as with every `make`
+        plan: Plan = make(
+            Plan,
+            (
+                self.planned,
+                tuple(draft.starts),
+                tuple(draft.entries),
+                tuple(draft.child_starts),
+                draft.group,
+                draft.anchor,
+                tuple(draft.skipped),
+                purges,
+                phases.name.value,
+                None if phases.cohort is None else phases.cohort.id,
+                phases.sealed,
+                held,
+                self.cursor,
+                version,
+            ),
+        )
+        return plan
+
+    def landed(self, plan: Plan, now: float) -> None:
+        """The batch has ended, well or not: its time counts on the share's account."""
+        if self._share.is_kept:
+            self._share.book(now, with_prompts=any(entry.kind is EntryKind.PROMPT for entry in plan.entries))
+
+    def _fill(self, draft: Draft, generating: list[Slot], pending: list[Slot], policy: Policy, now: float) -> None:
+        """Decode tokens, then prompt tokens unless something keeps the prompts out of this batch as a whole."""
+        kept_out = ""
+        contended = bool(generating and pending)
+        if contended and not self._config.cont_batching:
+            kept_out, contended = waits.not_continuous(generating[0].id), False
+        if self._share.prompts_wait(policy.decode_share, contended=contended, now=now):
+            kept_out = waits.owed(self._share.debt)
+        leader = None
+        if self._longest >= self._patience:
+            leader = self._leader(generating, [] if kept_out else pending, policy)
+        if leader is not None:
+            draft.group, draft.anchor = leader.group, leader.id
+        add_generation(draft, generating, now)
+        if kept_out:
+            for slot in pending:
+                draft.skip(slot, kept_out, now, passed_over=False)
+        elif pending:
+            self.cursor = add_prompts(
+                draft,
+                pending,
+                self._slots,
+                config=self._config,
+                policy=policy,
+                cursor=self.cursor,
+                equal=self._phases.is_barrier,
+                leader=leader,
+                now=now,
+            )
+        self._longest = max(draft.longest, self._longest if kept_out else 0)
+
+    def _leader(self, generating: list[Slot], pending: list[Slot], policy: Policy) -> Slot | None:
+        """Who leads when the order takes turns; in any order a prompt that is served beside a cohort can lead."""
+        if not policy.takes_turns:
+            generating = []
+            pending = [slot for slot in pending if not slot.member] if self._phases.is_barrier else []
+        return turns.leader(generating, pending, self._patience, self._config.n_batch)
+
+    def _sort_slots(self, draft: Draft) -> tuple[list[Slot], list[Slot], tuple[int, ...]]:
+        """Generating slots, slots with prompt work that may be served, ids of held ones; the rest is skipped with a sentence."""
+        generating, pending, held = [], [], []
+        for slot in self._slots:
+            state = slot.state
+            if state is SlotState.GENERATING:
+                if slot.paused_at is None:
+                    generating.append(slot)
+                else:
+                    draft.skip(slot, waits.paused(self._phases), 0.0, passed_over=False)
+            elif state is SlotState.HELD:
+                held.append(slot.id)
+            elif state in PENDING and slot.parent is None:
+                pending.append(slot)
+            elif state is not SlotState.IDLE:
+                draft.skipped.append(Skip(slot.id, waits.of(slot, self._phases)))
+        return generating, pending, tuple(held)
+
+    def _purge_for(self, n_tokens: int) -> tuple[int, ...]:
+        """A unified pool keeps no room for anybody: idle slots give up their cells, lowest index first, until the batch fits."""
+        short = sum(len(slot.cells) for slot in self._slots) + n_tokens - self._config.n_ctx
+        purges = []
+        for slot in self._slots:
+            if short <= 0:
+                break
+            if slot.state is SlotState.IDLE and slot.cells:
+                short -= len(slot.cells)
+                slot.cells.clear()
+                purges.append(slot.id)
+        return tuple(purges)
