@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import gguf
@@ -39,6 +40,16 @@ class Shape:
     ff: int = 3072
     vocab: int = 16384
     train_context: int = 131072
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What a model of a test has beside the tiny one's weights, or in place of them."""
+
+    architecture: str = "llama"
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tensors: Mapping[str, Half | Single] = field(default_factory=dict)
 
 
 SHAPE = Shape()
@@ -73,12 +84,17 @@ def _is_older(path: Path) -> bool:
     return any(name in head for name in OLDER)
 
 
-def write_model(path: Path, shape: Shape) -> None:
+def write_model(path: Path, shape: Shape, variant: Variant | None = None) -> None:
     """Write the GGUF of that shape; the same bytes at every call."""
-    writer = gguf.GGUFWriter(path, "llama")
+    variant = variant or Variant()
+    writer = gguf.GGUFWriter(path, variant.architecture)
     _write_sizes(writer, shape)
     _write_tokenizer(writer, shape)
-    for name, tensor in make_tensors(shape).items():
+    for name, number in variant.numbers.items():
+        writer.add_uint32(name, number)
+    for name, texts in variant.lists.items():
+        writer.add_array(name, list(texts))
+    for name, tensor in {**make_tensors(shape), **variant.tensors}.items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

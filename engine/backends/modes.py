@@ -13,13 +13,12 @@ import gguf
 
 from engine.backends.base import BackendError, BackendOptions, LoraAdapter, ModelError, Pooling
 from engine.scheduler.plan import Entry, Vectors
-from engine.scheduler.task import Group, TaskType
+from engine.scheduler.task import VECTOR_TYPES, Group
 
 UNSPECIFIED = -1
 POOLING_TYPES: dict[Pooling, int] = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}  # llama.cpp's enum
 _NAMES: dict[int, Pooling] = {number: name for name, number in POOLING_TYPES.items()}
 _RANK_HEADS = ("cls.weight", "cls.output.weight")
-_VECTORS = (TaskType.EMBEDDING, TaskType.RERANK)
 
 
 def pooling_name(number: int) -> Pooling:
@@ -103,7 +102,7 @@ class Modes:
                 self._lora = None
                 raise BackendError(f"the LoRA adapters cannot be applied: {error}") from error
             self._lora = group.lora
-        self.makes_vectors = group.type in _VECTORS
+        self.makes_vectors = group.type in VECTOR_TYPES
         if self._switches:
             self._context.set_embeddings_mode(self.makes_vectors)
         self.group = group

@@ -14,8 +14,8 @@ from typing import Any
 
 from engine.backends.base import BackendError, BackendOptions, KvFull, LoraAdapter, ModelInfo
 from engine.clock import Clock
-from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, TokenProbs
-from engine.scheduler.task import Task
+from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, TokenProbs, Vectors
+from engine.scheduler.task import VECTOR_TYPES, Task
 from engine.tiny_tokenizer import CHAT_TEMPLATE, WORDS
 
 BOS, EOS = 256, 257
@@ -23,6 +23,7 @@ FIRST_WORD = 258
 N_VOCAB = FIRST_WORD + len(WORDS)
 TRAIN_CONTEXT = 1_048_576
 CELLS_PADDING = 256
+N_EMBD = 8
 HASH_MASK = (1 << 64) - 1
 
 _TEXTS: tuple[bytes, ...] = (*(bytes([value]) for value in range(256)), b"<s>", b"</s>", *(f" {word}".encode() for word in WORDS))
@@ -73,6 +74,8 @@ class SimulatedBackend:
             return Outcome()
         self._check(plan.entries)
         self._clock.sleep(self._cost.plan_s(plan))
+        if plan.group is not None and plan.group.type in VECTOR_TYPES:
+            return Outcome(vectors=self._vectors(plan.entries))
         tokens: dict[int, int] = {}
         for entry in plan.entries:
             self._write(entry)
@@ -82,6 +85,18 @@ class SimulatedBackend:
             return Outcome(tokens)
         certain = {slot: TokenProbs(token, 0.0, ((token, 0.0),)) for slot, token in tokens.items() if self._n_probs[slot]}
         return Outcome(tokens, probs=certain)
+
+    def _vectors(self, entries: Sequence[Entry]) -> dict[int, Vectors]:
+        """They follow from the prompt alone: a vector for it, or with pooling "none" one for each of its tokens."""
+        found: dict[int, Vectors] = {}
+        size = 1 if self.info.pooling == "rank" else N_EMBD
+        for entry in entries:
+            self._write(entry)
+            cells = self._cells[entry.slot]
+            if entry.output:
+                states = cells[entry.pos :] if self.info.pooling == "none" else cells[-1:]
+                found[entry.slot] = tuple(_vector(state, size) for state in states)
+        return found
 
     def _check(self, entries: Sequence[Entry]) -> None:
         """Refuse a batch before anything of it is written, as llama.cpp does."""
@@ -163,6 +178,10 @@ def _known(token: int) -> int:
     raise ValueError(f"token {token} is not in the vocabulary of {N_VOCAB}")
 
 
+def _vector(state: int, size: int) -> tuple[float, ...]:
+    return tuple(_mix(state + place) / HASH_MASK * 2 - 1 for place in range(size))
+
+
 def _seed(task: Task) -> int:
     """Greedy tasks and tasks without a seed get the same tokens for the same history and adapters."""
     sampling = task.sampling
@@ -208,5 +227,7 @@ def _describe(options: BackendOptions) -> ModelInfo:
         eog=frozenset({EOS}),
         chat_template=CHAT_TEMPLATE,
         ftype="none",
+        pooling=(options.pooling or "last") if options.embeddings else "none",
+        eos=EOS,
         lora=tuple(LoraAdapter(str(path)) for path in options.lora),
     )

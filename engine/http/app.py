@@ -26,6 +26,7 @@ from engine.http.info import InfoRoutes
 from engine.http.metrics import MetricsRoute
 from engine.http.slots import SlotRoutes
 from engine.http.state import ServerState, loading_error
+from engine.http.vectors import VectorRoute
 
 log = logging.getLogger("engine.http")
 
@@ -58,6 +59,9 @@ def routes_of(state: ServerState) -> list[BaseRoute]:
         ("GET", "/metrics", MetricsRoute(state).metrics),
         ("GET", "/models /v1/models", info.models),
         ("GET", "/v1/models/{name:path}", info.model),
+        ("POST", "/embedding /embeddings", VectorRoute(state, "native")),
+        ("POST", "/v1/embeddings", VectorRoute(state, "oai")),
+        ("POST", "/rerank /reranking /v1/rerank /v1/reranking", VectorRoute(state, "rerank")),
         ("POST", "/tokenize", info.tokenize),
         ("POST", "/detokenize", info.detokenize),
         ("POST", "/apply-template", info.apply_template),

@@ -86,11 +86,11 @@ class CompletionRoute:
         try:
             raw = await read_body(scope, receive)
             body, runner = parse_object(raw), self._state.live
-            job = await read_aside(len(raw), self._prepare, body, _header(scope, b"x-client-label"), runner)
+            job = await read_aside(len(raw), self._prepare, body, label_of(scope), runner)
             if job.request.stream:
                 await _stream(job, runner, scope, receive, send)
             else:
-                answer = await _collect(job, runner, receive)
+                answer = await collect(job, runner, receive)
                 await json_response(answer)(scope, receive, send)
         except ReaderGone:
             return
@@ -98,6 +98,8 @@ class CompletionRoute:
     def _prepare(self, body: dict[str, Any], label: str, runner: Runner) -> Job:
         """For a long body in a thread of its own."""
         options, info = self._state.options, runner.backend.info
+        if not info.generates:
+            raise ApiError(501, "This model makes embeddings, not text: use /v1/embeddings")
         request = read_request(
             body,
             n_slots=options.n_slots,
@@ -210,7 +212,7 @@ def task_error(done: Done) -> ApiError:
     return ApiError(400, finished.error, type_=kind, **details)
 
 
-async def _collect(job: Job, runner: Runner, receive: Receive) -> Any:
+async def collect(job: Job, runner: Runner, receive: Receive) -> Any:
     """Runs the tasks to their end; ApiError when one fails, ReaderGone when nobody waits any more."""
     dones: dict[int, Done] = {}
     job.reserve(runner)
@@ -337,8 +339,6 @@ class Pulse:
             self._timer.cancel()
 
 
-def _header(scope: Scope, name: bytes) -> str:
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value).decode("utf-8", "replace")
-    return ""
+def label_of(scope: Scope) -> str:
+    """What a client calls itself in a header; a field of the body is the other way."""
+    return next((bytes(value).decode("utf-8", "replace") for name, value in scope["headers"] if name == b"x-client-label"), "")

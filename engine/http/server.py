@@ -84,6 +84,7 @@ def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
         can_trim=info.can_trim,
         slot_prompt_similarity=options.slot_prompt_similarity,
         cont_batching=options.cont_batching,
+        split_embeddings=info.pooling == "last" and info.generates,
     )
     return Scheduler(config, options.policy, now)
 

@@ -10,7 +10,7 @@ from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.plan import ErrorType
 from engine.scheduler.prefix import common_prefix, reusable
 from engine.scheduler.slots import Slot
-from engine.scheduler.task import Task, TaskType
+from engine.scheduler.task import VECTOR_TYPES, Task
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Rejection:
 
 def is_atomic(task: Task, config: SchedulerConfig) -> bool:
     """The prompt must fit into one sub-batch as a whole."""
-    return task.group.type in (TaskType.EMBEDDING, TaskType.RERANK) and not config.split_embeddings
+    return task.group.type in VECTOR_TYPES and not config.split_embeddings
 
 
 def rejection(task: Task, config: SchedulerConfig) -> Rejection | None:

@@ -14,6 +14,9 @@ class TaskType(StrEnum):
     RERANK = "rerank"
 
 
+VECTOR_TYPES = (TaskType.EMBEDDING, TaskType.RERANK)
+"""Done with their prompts: they end in vectors and generate nothing."""
+
 Lora = tuple[tuple[int, float], ...]
 """Adapters by id with their scales, in order of id; those with a scale of 0 are left out, so equal effects are equal lists."""
 

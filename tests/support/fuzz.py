@@ -11,9 +11,10 @@ import engine.http.completions
 import engine.http.control
 import engine.http.info
 import engine.http.slots
+import engine.http.vectors
 from engine.http.fields import parse_object
 
-_READERS = (engine.http.completions, engine.http.control, engine.http.info, engine.http.slots)
+_READERS = (engine.http.completions, engine.http.control, engine.http.info, engine.http.slots, engine.http.vectors)
 
 # As JSON text, since some of it no JSON writer would write.
 HOSTILE: tuple[str, ...] = (

@@ -8,15 +8,33 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from engine.tiny_model import Shape, make_tensors, write_model
+from engine.tiny_model import Shape, Variant, make_tensors, write_model
 
 SMALL = Shape(embd=128, ff=64, vocab=2048, train_context=8192)
 """Exact as the tiny model is, and a hundred times smaller."""
+FIM_NAMES = ("fim_pre", "fim_suf", "fim_mid", "fim_rep", "fim_sep")
+FIM = {name: SMALL.vocab - 5 + place for place, name in enumerate(FIM_NAMES)}
 
 
-def write_small_model(path: Path, shape: Shape = SMALL) -> Path:
-    write_model(path, shape)
+def write_small_model(path: Path, shape: Shape = SMALL, variant: Variant | None = None) -> Path:
+    write_model(path, shape, variant)
     return path
+
+
+def write_ranking_model(path: Path, shape: Shape = SMALL) -> Path:
+    """A decoder with a head that makes a score of the last token's state, in the form of Qwen3's rerankers."""
+    rng = np.random.default_rng(7)
+    norms = {f"blk.{n}.attn_{part}_norm.weight": np.ones(shape.head, np.float32) for n in range(shape.layers) for part in "qk"}
+    head = (rng.standard_normal((2, shape.embd)) / 8).astype(np.float32)
+    labels = {"qwen3.classifier.output_labels": ["yes", "no"]}
+    variant = Variant("qwen3", {"qwen3.pooling_type": 4}, labels, {**norms, "cls.output.weight": head})
+    return write_small_model(path, shape, variant)
+
+
+def write_infill_model(path: Path, *, repository: bool = True, shape: Shape = SMALL) -> Path:
+    """The last tokens of the vocabulary mark a gap; with `repository` also the files around it."""
+    names = FIM_NAMES if repository else FIM_NAMES[:3]
+    return write_small_model(path, shape, Variant(numbers={f"tokenizer.ggml.{name}_token_id": FIM[name] for name in names}))
 
 
 def write_lora(path: Path, flipped: Sequence[int], shape: Shape = SMALL) -> Path:

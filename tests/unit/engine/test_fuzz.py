@@ -23,6 +23,8 @@ RIGHT: dict[str, dict[str, Any]] = {
     "/completion": {"prompt": "a", "n_predict": 1},
     "/v1/completions": {"prompt": "a", "max_tokens": 1},
     "/v1/chat/completions": {**CHAT, "max_tokens": 1},
+    "/embeddings": {"input": "a"},
+    "/v1/embeddings": {"input": "a"},
     "/tokenize": {"content": "a"},
     "/detokenize": {"tokens": [300]},
     "/apply-template": CHAT,
@@ -54,7 +56,7 @@ class Shared:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     loop = asyncio.new_event_loop()
-    context = served("--slot-save-path", str(tmp_path_factory.mktemp("slots")), "-n", "2")
+    context = served("--slot-save-path", str(tmp_path_factory.mktemp("slots")), "-n", "2", "--embeddings")
     try:
         yield Shared(loop, loop.run_until_complete(context.__aenter__()))
     finally:
@@ -99,8 +101,10 @@ def with_field(path: str, field: str, value: str) -> bytes:
 def test_every_route_that_takes_a_body_is_tried(engine: Shared) -> None:
     tried = {path.split("?")[0] for path in RIGHT}
     same = {"/completions": "/completion", "/chat/completions": "/v1/chat/completions", "/slots/{id}": "/slots/0"}
+    same |= {"/embedding": "/embeddings", "/rerank": "/v1/rerank", "/reranking": "/v1/rerank", "/v1/reranking": "/v1/rerank"}
     taking = {same.get(route.path, route.path) for route in engine.routes if (route.methods or set()) & {"POST", "PATCH"}}
-    assert taking - tried <= {"/props", "/lora-adapters"}  # which read none, and an array without names
+    # The first reads none, the second an array without names; the third needs a server of its own, see test_vectors.
+    assert taking - tried <= {"/props", "/lora-adapters", "/v1/rerank"}
 
 
 @pytest.mark.parametrize("path", RIGHT)
