@@ -15,18 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.backends.base import Backend, BackendError, KvFull
+from engine.booking import Booking
 from engine.clock import Clock
 from engine.delivery import Handle, deliver
 from engine.door import UNLIMITED, Door
-from engine.edits import Edit, SlotBusy, SlotEdit
+from engine.edits import Edit, Edits, SlotEdit
 from engine.faults import FaultLog
 from engine.meters import Meters
 from engine.outbox import Outbox
-from engine.ring import TaskRing, iteration_ring
+from engine.ring import iteration_ring
 from engine.scheduler.control import PolicyState
 from engine.scheduler.core import Scheduler
-from engine.scheduler.plan import ErrorType, Finished, Outcome, Plan, Settlement
+from engine.scheduler.plan import ErrorType, Outcome, Plan
 from engine.scheduler.task import Task
+from engine.watch import Watch
 
 log = logging.getLogger("engine.runner")
 
@@ -49,10 +51,8 @@ class Runner:
         self.backend = backend
         self.clock = clock
         self.ring = iteration_ring()
-        self.tasks = TaskRing()
         self.meters = Meters(scheduler.config.n_slots)
         self.meters.policy(scheduler.policy(clock.now()))
-        self.n_tokens_max = 0  # most tokens that a slot ever held at the end of a task
         self._scheduler = scheduler
         self._loop = loop
         self._lock = threading.Lock()
@@ -62,9 +62,9 @@ class Runner:
         self._inbox: deque[Callable[[float], None]] = deque()
         self._outbox = Outbox(backend, self.meters)
         self._faults = FaultLog()
-        self._edits: deque[Edit] = deque()
-        self.changes = 0  # grows with each iteration and each change of state between iterations
-        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
+        self.books = Booking(scheduler, self._outbox, self._faults)
+        self._edits = Edits(scheduler, self._lock, self._call)
+        self._watch = Watch(self._lock)
         self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
 
     # -- any thread ---------------------------------------------------------------------------------------------------
@@ -103,9 +103,7 @@ class Runner:
 
         def leave(now: float) -> None:
             for task_id in task_ids:
-                handle = self._outbox.handles.pop(task_id, None)
-                if handle is not None and (finished := self._scheduler.cancel(task_id, now)) is not None:
-                    self._note_end(handle, finished)
+                self.books.cancel(task_id, now)
 
         self.door.release(task_ids)
         self._inbox.append(leave)
@@ -120,7 +118,7 @@ class Runner:
                     continue
                 if (finished := self._scheduler.expire(task_id, message, now)) is not None:
                     self.meters.expired += 1
-                    self._end(finished)
+                    self.books.end(finished)
 
         self._inbox.append(leave)
         self._wake.set()
@@ -157,7 +155,7 @@ class Runner:
             )
             if not dry_run:
                 self.meters.policy(policy)
-            self.changes += 1
+            self._watch.count += 1
         self._wake.set()
         return policy
 
@@ -168,7 +166,7 @@ class Runner:
         raises, and SlotBusy when the slot is busy for `patience` seconds.
         """
         result: asyncio.Future[Any] = self._loop.create_future()
-        self._edits.append(Edit(slot, edit, self.clock.now() + patience, result))
+        self._edits.add(Edit(slot, edit, self.clock.now() + patience, result))
         self._wake.set()
         return await result
 
@@ -176,14 +174,14 @@ class Runner:
         """The handle of a slot's task; of an idle slot the task that it had before, None when it never had one."""
         return self._outbox.task_of(task_id, slot)
 
+    @property
+    def changes(self) -> int:
+        """Grows with each iteration and each change of state between iterations."""
+        return self._watch.count
+
     async def changed(self, since: int) -> None:
-        """Returns once `changes` is above `since`. Costs the loop thread nothing while nobody waits."""
-        watcher = asyncio.get_running_loop().create_future()
-        with self._lock:
-            if self.changes != since:
-                return
-            self._watchers.append((since, watcher))
-        await watcher
+        """Returns once `changes` is above `since`."""
+        await self._watch.changed(since)
 
     # -- the loop thread ----------------------------------------------------------------------------------------------
 
@@ -203,7 +201,7 @@ class Runner:
         """One iteration; False when there was nothing to do."""
         began = self.clock.now()
         if self._edits:
-            self._edit_slots(began)
+            self._watch.count += self._edits.run(began)
             began = self.clock.now()
         with self._lock:
             if self._inbox:
@@ -214,8 +212,8 @@ class Runner:
             planned = self.clock.now()
             if plan.starts or plan.child_starts:
                 self._outbox.note_starts(plan, planned)
-            if self._watchers:
-                self._wake_watchers()
+            if self._watch.is_watched:
+                self._watch.wake(self._call)
             if not plan.entries:
                 return self._settle_empty(plan, planned)
         if self._outbox.has_events:
@@ -226,7 +224,7 @@ class Runner:
             if outcome is not None and outcome.probs:
                 self._outbox.note_probs(outcome.probs)
             settlement = self._scheduler.fail(plan, error, ran) if outcome is None else self._scheduler.settle(plan, outcome, ran)
-            self._absorb(plan, settlement, ran)
+            self.books.absorb(plan, settlement, ran)
             record = self._scheduler.record(
                 plan,
                 t=began,
@@ -236,7 +234,7 @@ class Runner:
                 error=error,
             )
             self.ring.append(record)
-            self.changes += 1
+            self._watch.count += 1
         self.meters.iteration(record)
         return True
 
@@ -245,35 +243,15 @@ class Runner:
         settlement = self._scheduler.settle(plan, Outcome(), now)
         if not settlement.emissions and not settlement.finished:
             return False
-        self._absorb(plan, settlement, now)
-        self.changes += 1
+        self.books.absorb(plan, settlement, now)
+        self._watch.count += 1
         return True
-
-    def _edit_slots(self, now: float) -> None:
-        """Outside the lock: a file of a long prompt takes a while, and nobody else gives a slot a task."""
-        for _ in range(len(self._edits)):
-            edit = self._edits.popleft()
-            with self._lock:
-                cells = self._scheduler.cells_of(edit.slot)
-            if edit.result.cancelled():
-                continue
-            if cells is None:
-                if now < edit.deadline:
-                    self._edits.append(edit)
-                else:
-                    self._call(edit.settle, SlotBusy(f"Slot {edit.slot} stays busy."))
-                continue
-            answer = edit.run(cells)
-            with self._lock:
-                self._scheduler.set_cells(edit.slot, cells)
-                self.changes += 1
-            self._call(edit.settle, answer)
 
     def _take_inbox(self, now: float) -> None:
         inbox = self._inbox
         while inbox:
             inbox.popleft()(now)
-            self.changes += 1
+            self._watch.count += 1
 
     def _compute(self, plan: Plan) -> tuple[Outcome | None, str]:
         """Runs the batch; no outcome but a sentence when it failed as a whole."""
@@ -291,43 +269,10 @@ class Runner:
         self._faults.iteration(plan, error)
         return None, error
 
-    def _absorb(self, plan: Plan, settlement: Settlement, now: float) -> None:
-        outbox, scheduler = self._outbox, self._scheduler
-        if settlement.progress:  # there was prompt work
-            outbox.note_prompts_done(plan, now)
-            outbox.progress(settlement.progress, now)
-        handles, emit = outbox.handles, outbox.emit
-        for _, task_id, token, _ in settlement.emissions:
-            handle = handles.get(task_id)
-            if handle is None or handle.text.stopped_by:
-                continue
-            reason = emit(handle, token, now)
-            if reason is not None and (finished := scheduler.finish(handle.task_id, reason, now)) is not None:
-                self._end(finished)
-        for finished in settlement.finished:
-            self._end(finished)
-
-    def _end(self, finished: Finished) -> None:
-        if finished.error:
-            self._faults.task(finished)
-        self.n_tokens_max = max(self.n_tokens_max, finished.n_slot_tokens)
-        if (handle := self._outbox.end(finished)) is not None:
-            self._note_end(handle, finished)
-
-    def _note_end(self, handle: Handle, finished: Finished) -> None:
-        self.tasks.add(self._scheduler.iteration, handle.task, finished, handle.worst_gap_s)
-
     def _publish(self) -> None:
         """Straight to its connection where there is a sink, else in one call to the event loop."""
         if left := self._outbox.hand_out():
             self._call(deliver, left)
-
-    def _wake_watchers(self) -> None:
-        changes = self.changes
-        due = [watcher for since, watcher in self._watchers if since != changes]
-        if due:
-            self._watchers = [entry for entry in self._watchers if entry[0] == changes]
-            self._call(_resolve, due)
 
     def _call(self, function: Callable[[Any], None], argument: Any) -> None:
         try:
@@ -348,7 +293,7 @@ class Runner:
         if self._stopping or self._inbox:
             return
         if not self._wake.wait(timeout):
-            self.changes += 1  # time alone changed something: a policy's deadline, or a barrier
+            self._watch.count += 1  # time alone changed something: a policy's deadline, or a barrier
 
     def _abort_all(self, message: str, kind: ErrorType = ErrorType.SERVER) -> None:
         with self._lock:
@@ -360,14 +305,7 @@ class Runner:
                 except Exception:
                     log.exception("Task %d could not be taken out", task_id)
             self._outbox.drop(list(self._outbox.handles.values()), message, now, kind)
-            self.changes += 1
-            self._wake_watchers()
-        while self._edits:
-            self._call(self._edits.popleft().settle, SlotBusy(message))
+            self._watch.count += 1
+            self._watch.wake(self._call)
+        self._edits.refuse(message)
         self._publish()
-
-
-def _resolve(watchers: list[asyncio.Future[None]]) -> None:
-    for watcher in watchers:
-        if not watcher.done():
-            watcher.set_result(None)

@@ -65,7 +65,7 @@ class ControlRoutes:
     async def tasks(self, request: Request) -> Response:
         after = _query_int(request, "after", 0, 0, 2**63)
         limit = _query_int(request, "limit", MAX_ITERATIONS, 1, TASK_RING_SIZE)
-        records, gap = self._state.live.tasks.after(after, limit)
+        records, gap = self._state.live.books.tasks.after(after, limit)
         return json_response({"gap": gap, "tasks": [task_json(record) for record in records]})
 
     async def events(self, request: Request) -> Response:
@@ -79,7 +79,7 @@ class ControlRoutes:
     async def _updates(self, runner: Runner, interval: float, after: int | None) -> AsyncIterator[bytes]:
         """An update at once, then one whenever something changed, `interval` seconds after the last at the earliest."""
         seen = runner.ring.last if after is None else after
-        n_ended = runner.tasks.last if after is None else _before(runner, after)
+        n_ended = runner.books.tasks.last if after is None else _before(runner, after)
         while not self._state.stopping.is_set():
             changes = runner.changes
             view = self._view(runner)
@@ -87,7 +87,7 @@ class ControlRoutes:
             records, gap = runner.ring.after(seen, MAX_ITERATIONS, newest=True)
             gap = gap or seen > runner.ring.last
             seen = runner.ring.last if not records else records[-1].iteration
-            ended, lost = runner.tasks.after(n_ended, MAX_ITERATIONS, newest=True)
+            ended, lost = runner.books.tasks.after(n_ended, MAX_ITERATIONS, newest=True)
             n_ended = ended[-1].number if ended else n_ended
             update = {"gap": gap or lost, "state": view, "iterations": [record_json(record) for record in records]}
             data = orjson.dumps({**update, "tasks": [task_json(record) for record in ended]})
@@ -123,8 +123,8 @@ class ControlRoutes:
 
 def _before(runner: Runner, iteration: int) -> int:
     """Number of the last end of a task that a reader up to this iteration knows for sure."""
-    known, _ = runner.tasks.after(0, TASK_RING_SIZE)
-    return next((record.number - 1 for record in known if record.iteration >= iteration), runner.tasks.last)
+    known, _ = runner.books.tasks.after(0, TASK_RING_SIZE)
+    return next((record.number - 1 for record in known if record.iteration >= iteration), runner.books.tasks.last)
 
 
 async def _changes_within(runner: Runner, changes: int, seconds: float) -> bool:

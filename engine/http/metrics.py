@@ -67,7 +67,7 @@ class MetricsRoute:
                 totals["generation_s"],
             ),
             counter("n_decode_total", "Batches run.", iterations),
-            counter("n_tokens_max", "Most tokens that a slot held at the end of a task.", runner.n_tokens_max),
+            counter("n_tokens_max", "Most tokens that a slot held at the end of a task.", runner.books.n_tokens_max),
             gauge(
                 "llamacpp:prompt_tokens_seconds", "Prompt tokens a second since the last scrape.", self._rate(totals, "prompt")
             ),
