@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.backends.base import BackendError, BackendOptions, KvFull, LoraAdapter, ModelInfo
+from engine.backends.base import BackendError, BackendOptions, FimTokens, KvFull, LoraAdapter, ModelInfo
 from engine.clock import Clock
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, TokenProbs, Vectors
 from engine.scheduler.task import VECTOR_TYPES, Task
@@ -20,13 +20,21 @@ from engine.tiny_tokenizer import CHAT_TEMPLATE, WORDS
 
 BOS, EOS = 256, 257
 FIRST_WORD = 258
-N_VOCAB = FIRST_WORD + len(WORDS)
+FIM_TEXTS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+FIM = FimTokens(*(FIRST_WORD + len(WORDS) + place for place in range(len(FIM_TEXTS))))
+N_VOCAB = FIRST_WORD + len(WORDS) + len(FIM_TEXTS)
 TRAIN_CONTEXT = 1_048_576
 CELLS_PADDING = 256
 N_EMBD = 8
 HASH_MASK = (1 << 64) - 1
 
-_TEXTS: tuple[bytes, ...] = (*(bytes([value]) for value in range(256)), b"<s>", b"</s>", *(f" {word}".encode() for word in WORDS))
+_TEXTS: tuple[bytes, ...] = (
+    *(bytes([value]) for value in range(256)),
+    b"<s>",
+    b"</s>",
+    *(f" {word}".encode() for word in WORDS),
+    *(text.encode() for text in FIM_TEXTS),
+)
 _WORD_IDS = {f" {word}": FIRST_WORD + index for index, word in enumerate(WORDS)}
 _SPECIAL_IDS = {"<s>": BOS, "</s>": EOS}
 _PARTS = re.compile(r"</?s>| [a-z]+|.", re.DOTALL)
@@ -149,7 +157,7 @@ class SimulatedBackend:
         return b"".join(_TEXTS[_known(token)] for token in tokens).decode("utf-8", "replace")
 
     def piece(self, token: int) -> bytes:
-        return b"" if token in (BOS, EOS) else _TEXTS[_known(token)]
+        return b"" if token in (BOS, EOS, FIM.prefix, FIM.suffix, FIM.middle) else _TEXTS[_known(token)]
 
     def check_grammar(self, grammar: str) -> None:
         raise ValueError("the cost model's tokens follow no grammar")
@@ -229,5 +237,6 @@ def _describe(options: BackendOptions) -> ModelInfo:
         ftype="none",
         pooling=(options.pooling or "last") if options.embeddings else "none",
         eos=EOS,
+        fim=FIM,
         lora=tuple(LoraAdapter(str(path)) for path in options.lora),
     )

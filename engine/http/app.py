@@ -66,6 +66,7 @@ def routes_of(state: ServerState) -> list[BaseRoute]:
         ("POST", "/detokenize", info.detokenize),
         ("POST", "/apply-template", info.apply_template),
         ("POST", "/completion /completions", CompletionRoute(state, "native")),
+        ("POST", "/infill", CompletionRoute(state, "infill")),
         ("POST", "/v1/completions", CompletionRoute(state, "oai")),
         ("POST", "/chat/completions /v1/chat/completions", CompletionRoute(state, "chat")),
         ("GET", "/scheduler", control.scheduler),

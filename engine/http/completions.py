@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from starlette.types import Receive, Scope, Send
 
+from engine.backends.base import ModelInfo
 from engine.delivery import Chunk, Done, Event, Handle, Mailbox, PromptProgress, Raw, ReaderGone
 from engine.door import NeverFits, Refused
 from engine.http.adapters import lora_json
@@ -17,6 +18,7 @@ from engine.http.direct import DirectSink, open_sink, write_raw
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
 from engine.http.formats import Format, NativeFormat, OaiChatFormat, OaiCompletionFormat, sse
+from engine.http.infill import InfillSizes, infill_prompt
 from engine.http.logprobs import Logprobs
 from engine.http.prompts import read_prompts
 from engine.http.requests import CompletionRequest, read_request
@@ -26,7 +28,7 @@ from engine.runner import Runner
 from engine.scheduler.task import Group, Task, TaskType
 from engine.text import TextStream
 
-Kind = Literal["native", "oai", "chat"]
+Kind = Literal["native", "oai", "chat", "infill"]
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream"),
@@ -116,6 +118,8 @@ class CompletionRoute:
         if self._kind == "chat":
             assert self._state.template is not None
             given = self._state.template.render(body)
+        elif self._kind == "infill":
+            given = infill_prompt(body, runner.backend, self._infill_sizes(info))
         prompts = read_prompts(given, runner.backend)
         for prompt in prompts:
             check_fits(prompt, info.n_ctx_slot)
@@ -126,6 +130,10 @@ class CompletionRoute:
         model = Fields(body).text("model") or options.alias
         return Job(request, tasks, handles, mailbox, self._format(request, model, given, handles, runner))
 
+    def _infill_sizes(self, info: ModelInfo) -> InfillSizes:
+        options = self._state.options
+        return InfillSizes(info.n_batch, info.n_ctx_slot, options.n_predict, options.tasks.spm_infill)
+
     def _task(self, request: CompletionRequest, prompt: list[int], runner: Runner) -> Task:
         ids = self._state.task_ids
         return Task(
@@ -134,7 +142,7 @@ class CompletionRoute:
             n_predict=request.n_predict,
             id_slot=request.id_slot,
             cache_prompt=request.cache_prompt,
-            group=Group(TaskType.COMPLETION, request.lora),
+            group=Group(TaskType.INFILL if self._kind == "infill" else TaskType.COMPLETION, request.lora),
             sampling=request.sampling,
             eog=frozenset() if request.sampling.ignore_eos else runner.backend.info.eog,
             client=request.client,

@@ -23,6 +23,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "/completion": {"prompt": "a", "n_predict": 1},
     "/v1/completions": {"prompt": "a", "max_tokens": 1},
     "/v1/chat/completions": {**CHAT, "max_tokens": 1},
+    "/infill": {"input_prefix": "a", "input_suffix": "b", "n_predict": 1},
     "/embeddings": {"input": "a"},
     "/v1/embeddings": {"input": "a"},
     "/tokenize": {"content": "a"},
