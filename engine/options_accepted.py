@@ -118,7 +118,6 @@ _TABLE = """
 --models-autoload --no-models-autoload              0 LLAMA_ARG_MODELS_AUTOLOAD
 --sleep-idle-seconds                                1
 --jinja --no-jinja                                  0 LLAMA_ARG_JINJA
---chat-template-kwargs                              1 LLAMA_ARG_CHAT_TEMPLATE_KWARGS
 --reasoning-format                                  1 LLAMA_ARG_THINK
 --reasoning -rea                                    1 LLAMA_ARG_REASONING
 --reasoning-effort                                  1 LLAMA_ARG_REASONING_EFFORT
@@ -126,7 +125,6 @@ _TABLE = """
 --reasoning-budget-message                          1 LLAMA_ARG_THINK_BUDGET_MESSAGE
 --reasoning-preserve --no-reasoning-preserve        0 LLAMA_ARG_REASONING_PRESERVE
 --skip-chat-parsing --no-skip-chat-parsing          0 LLAMA_ARG_SKIP_CHAT_PARSING
---prefill-assistant --no-prefill-assistant          0 LLAMA_ARG_PREFILL_ASSISTANT
 --lookup-cache-static -lcs                          1
 --lookup-cache-dynamic -lcd                         1
 --log-colors                                        1 LLAMA_ARG_LOG_COLORS

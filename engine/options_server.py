@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from engine.options_env import Env, WholeNumbers, number
 
@@ -39,6 +41,8 @@ class ServerOptions:
     ping_s: int = 30
     reuse_port: bool = False
     chat_template: str = ""
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)  # for what requests leave out of theirs
+    prefill_assistant: bool = True  # an assistant's message at the end is the beginning of the answer
     log_level: int = logging.INFO
     log_file: Path | None = None
     log_format: str = "plain"  # or "json"
@@ -66,6 +70,11 @@ def add_server_flags(parser: argparse.ArgumentParser, env: Env) -> None:
     add("--reuse-port", action="store_true", default=reuse, help="other processes may listen on the port too")
     add("--chat-template", default=env.text("LLAMA_ARG_CHAT_TEMPLATE", ""), metavar="JINJA", help="in place of the model's own")
     add("--chat-template-file", default=env.text("LLAMA_ARG_CHAT_TEMPLATE_FILE", ""), metavar="PATH", help="the same from a file")
+    kwargs = env.text("LLAMA_ARG_CHAT_TEMPLATE_KWARGS", "")
+    add("--chat-template-kwargs", default=kwargs, metavar="JSON", help="an object of variables for the template")
+    prefill = env.switch("LLAMA_ARG_PREFILL_ASSISTANT") is not False
+    add("--prefill-assistant", action="store_true", default=prefill, help="an answer goes on from an assistant's last message")
+    add("--no-prefill-assistant", dest="prefill_assistant", action="store_false", help="that message is one like the others")
     add("--log-disable", action="store_true", help="no log")
     add("--log-file", default=env.text("LLAMA_ARG_LOG_FILE", ""), metavar="PATH", help="the log goes there too")
     log_format = env.text("LOG_FORMAT", "plain")
@@ -97,6 +106,8 @@ def server_of(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Serv
         ping_s=max(0, args.sse_ping_interval),
         reuse_port=args.reuse_port,
         chat_template=_template(parser, args.chat_template, args.chat_template_file),
+        chat_template_kwargs=_kwargs(parser, args.chat_template_kwargs),
+        prefill_assistant=args.prefill_assistant,
         log_level=logging.CRITICAL + 1 if args.log_disable else _LEVELS[min(verbosity, len(_LEVELS) - 1)],
         log_file=Path(args.log_file) if args.log_file else None,
         log_format=args.log_format,
@@ -114,6 +125,16 @@ def _tls(parser: argparse.ArgumentParser, key: str, cert: str) -> tuple[Path | N
     except (OSError, ssl.SSLError) as exc:
         parser.error(f"arguments --ssl-key-file, --ssl-cert-file: they cannot be used: {exc}")
     return Path(key), Path(cert)
+
+
+def _kwargs(parser: argparse.ArgumentParser, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        parser.error(f"argument --chat-template-kwargs: {text!r} is no JSON object")
+    return value
 
 
 def _template(parser: argparse.ArgumentParser, text: str, path: str) -> str:

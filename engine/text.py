@@ -31,7 +31,10 @@ class TextStream:
         return bool(self._stops)
 
     def push(self, piece: bytes) -> str | None:
-        """The text released by this piece, or None while a character is incomplete. Sets `stopped_by` at a stop string."""
+        """The text released by this piece; None while a character is incomplete or what could become a stop string is held back.
+
+        Sets `stopped_by` at a stop string.
+        """
         decoder = self._decoder
         if decoder is None:
             try:
@@ -45,7 +48,10 @@ class TextStream:
                 return None
             self._decoder = None
         if self._stops or self._held:
-            text = self._release(self._held + text)
+            released = self._release(self._held + text)
+            if released is None:
+                return None
+            text = released
         if "\n" in text:
             self.has_new_line = True
         return text
@@ -60,7 +66,7 @@ class TextStream:
             self.has_new_line = True
         return text
 
-    def _release(self, text: str) -> str:
+    def _release(self, text: str) -> str | None:
         found = [(at, order) for order, stop in enumerate(self._stops) if (at := text.find(stop)) >= 0]
         if found:
             at, order = min(found)
@@ -69,6 +75,6 @@ class TextStream:
             return text[:at]
         if text.endswith(self._beginnings):
             self._held = text
-            return ""
+            return None
         self._held = ""
         return text

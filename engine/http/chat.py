@@ -11,15 +11,17 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.backends.base import ModelInfo
-from engine.http.errors import ApiError, field_error
+from engine.http.errors import ApiError
 from engine.http.fields import Fields
+from engine.http.messages import read_messages, read_tools
 
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-MAX_MESSAGES = 10_000
+# Whether a template wants what a tool was called with as an object: one that wants text fails with it.
+_CALL = {"type": "function", "id": "0", "function": {"name": "probe", "arguments": {"argument": 1}}}
+_PROBE: list[dict[str, Any]] = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [_CALL]}]
 
 
 class _Refused(Exception):
@@ -37,12 +39,17 @@ def _now(form: str) -> str:
 class ChatTemplate:
     """Compiled once for each model. A model without a template gets ChatML, as in llama-server.
 
-    `source` takes the place of the model's own.
+    `source` takes the place of the model's own. `prefill`: an assistant's message at the end is the beginning of the answer, as
+    in llama-server. `defaults` are for `chat_template_kwargs`.
     """
 
-    def __init__(self, info: ModelInfo, source: str = "") -> None:
+    def __init__(
+        self, info: ModelInfo, source: str = "", *, prefill: bool = True, defaults: Mapping[str, Any] | None = None
+    ) -> None:
         self.source = _CHATML if source == "chatml" else source or info.chat_template or _CHATML
         self._info = info
+        self._prefill = prefill
+        self._defaults = dict(defaults or {})
         env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         env.globals.update(raise_exception=_raise, strftime_now=_now)
         env.filters["tojson"] = _tojson
@@ -51,13 +58,32 @@ class ChatTemplate:
             self._fault = ""
         except jinja2.TemplateError as exc:
             self._template, self._fault = None, str(exc)
+        self._object_arguments = self._can_render(_PROBE)
+
+    def _can_render(self, messages: list[dict[str, Any]]) -> bool:
+        try:
+            self._render(messages, {}, tools=None, generate=False)
+        except ApiError:
+            return False
+        return True
 
     def render(self, body: Mapping[str, Any]) -> str:
         """The prompt for the messages of a chat request; ApiError 400 when they do not fit the template."""
         fields = Fields(body)
-        messages = read_messages(fields)
+        messages, tools = read_messages(fields, object_arguments=self._object_arguments), read_tools(fields)
         generate = fields.boolean("add_generation_prompt", default=messages[-1]["role"] != "assistant")
-        extra = {str(key): value for key, value in fields.object("chat_template_kwargs").items()}
+        extra = {**self._defaults, **fields.object("chat_template_kwargs")}
+        beginning = ""
+        if self._prefill and messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
+            beginning, generate = _beginning(body), True
+            messages.pop()
+            if messages and messages[-1]["role"] == "assistant":
+                raise ApiError(400, "Cannot have 2 or more assistant messages at the end of the list.", field="messages")
+        return self._render(messages, extra, tools=tools, generate=generate) + beginning
+
+    def _render(
+        self, messages: list[dict[str, Any]], extra: Mapping[str, Any], *, tools: list[dict[str, Any]] | None, generate: bool
+    ) -> str:
         if self._template is None:
             raise ApiError(500, f"The model's chat template cannot be read: {self._fault}.")
         known = {
@@ -65,7 +91,7 @@ class ChatTemplate:
             "add_generation_prompt": generate,
             "bos_token": self._info.bos_text,
             "eos_token": self._info.eos_text,
-            "tools": None,
+            "tools": tools,
         }
         try:
             text = self._template.render(**{**extra, **known})
@@ -79,37 +105,10 @@ class ChatTemplate:
         return text[len(bos) :] if self._info.add_bos and bos and text.startswith(bos) else text
 
 
-def read_messages(fields: Fields) -> list[dict[str, Any]]:
-    messages = fields.array("messages")
-    if not 1 <= len(messages) <= MAX_MESSAGES:
-        raise field_error("messages", f"an array of 1 to {MAX_MESSAGES} messages")
-    return [_read_message(message, place) for place, message in enumerate(messages)]
-
-
-def _read_message(message: Any, place: int) -> dict[str, Any]:
-    name = f"messages[{place}]"
-    if type(message) is not dict:
-        raise field_error(name, "an object")
-    role = message.get("role")
-    if type(role) is not str or role not in _ROLES:
-        raise field_error(f"{name}.role", f"one of {', '.join(sorted(_ROLES))}")
-    return {**message, "role": role, "content": _read_content(message.get("content"), f"{name}.content")}
-
-
-def _read_content(content: Any, name: str) -> str:
-    """A string, or an array of text parts, which are joined by line ends."""
-    if content is None:
-        return ""
-    if type(content) is str:
-        return content
-    if type(content) is not list:
-        raise field_error(name, "a string or an array of text parts")
-    texts: list[str] = []
-    for part in content:
-        if type(part) is not dict or part.get("type") != "text" or type(part.get("text")) is not str:
-            raise field_error(name, 'a string or an array of {"type": "text", "text": ...}')
-        texts.append(part["text"])
-    return "\n".join(texts)
+def _beginning(body: Mapping[str, Any]) -> str:
+    """What the last message says; its parts follow each other without a break, as in llama-server."""
+    content: str | list[dict[str, str]] = body["messages"][-1].get("content") or ""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def _tojson(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -163,7 +163,8 @@ class CompletionRoute:
                 if handle.task.id not in texts:
                     texts[handle.task.id] = given if type(given) is str else runner.backend.detokenize(handle.task.prompt)
                 prompts.append(texts[handle.task.id])
-        return NativeFormat(request, self._state.options.alias, settings_json(request), prompts, Logprobs(runner.backend))
+        settings = settings_json(request, info.eog)
+        return NativeFormat(request, self._state.options.alias, settings, prompts, Logprobs(runner.backend))
 
 
 def check_fits(prompt: Sequence[int], n_ctx_slot: int) -> None:
@@ -177,10 +178,10 @@ def check_fits(prompt: Sequence[int], n_ctx_slot: int) -> None:
         )
 
 
-def settings_json(request: CompletionRequest) -> dict[str, Any]:
+def settings_json(request: CompletionRequest, eog: Iterable[int]) -> dict[str, Any]:
     """What llama-server calls generation_settings, for what this server offers."""
     return {
-        **sampling_json(request.sampling),
+        **sampling_json(request.sampling, eog),
         "n_predict": request.n_predict,
         "max_tokens": request.n_predict,
         "stop": request.stops,

@@ -72,8 +72,8 @@ class NativeFormat:
     def chunk(self, chunk: Chunk) -> bytes:
         handle = chunk.handle
         tail = b""
-        if chunk.probs:
-            tail = b',"completion_probabilities":' + _dumps(self._logprobs.native(chunk.probs))
+        if chunk.probs and (shown := self._logprobs.of_text(chunk.probs, chunk.text, handle)):
+            tail = b',"completion_probabilities":' + _dumps(self._logprobs.native(shown))
         if self._request.timings_per_token:
             tail += b',"timings":' + _dumps(running_timings(handle, chunk.n_decoded, chunk.at))
         return b'data: {"index":%d,"content":%b,"tokens":%b,%b,"tokens_predicted":%d,"tokens_evaluated":%d%b}\n\n' % (
@@ -132,21 +132,21 @@ class NativeFormat:
             "timings": final_timings(finished),
         }
         if self._request.sampling.n_probs and not handle.stream:
-            answer["completion_probabilities"] = self._logprobs.native(handle.probs)
+            shown = self._logprobs.of_text(handle.probs, "".join(handle.parts), handle)
+            answer["completion_probabilities"] = self._logprobs.native(shown)
         wanted = self._request.response_fields
         return pick(answer, wanted) if wanted else answer
 
 
 def pick(answer: dict[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
-    """The named fields; `a/b` unnests b of a, as llama-server does. Unknown names are left out."""
+    """The named fields; `a/b` is b of a, under that name, as llama-server does. Unknown names are left out."""
     picked: dict[str, Any] = {}
     for path in wanted:
         value: Any = answer
-        names = path.split("/")
-        for name in names:
+        for name in path.split("/"):
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None:
-            picked[names[-1]] = value
+            picked[path] = value
     return picked
 
 
@@ -186,12 +186,13 @@ class _OaiFormat(ABC):
         self._tail = b"," + _dumps(self._envelope)[1:-1]
 
     def chunk(self, chunk: Chunk) -> bytes:
-        if not chunk.text and not chunk.probs:
+        shown = chunk.probs and self._logprobs.of_text(chunk.probs, chunk.text, chunk.handle)
+        if not chunk.text and not shown:
             return b""
         timings = b""
         if self._request.timings_per_token:
             timings = b',"timings":' + _dumps(running_timings(chunk.handle, chunk.n_decoded, chunk.at))
-        probs = _dumps(self._probs_json(chunk.probs)) if chunk.probs else b"null"
+        probs = _dumps(self._probs_json(shown)) if shown else b"null"
         choice = self._choice(chunk.handle.index, _dumps(chunk.text), probs)
         return b'data: {"choices":[%b]%b%b}\n\n' % (choice, self._tail, timings)
 
@@ -230,7 +231,10 @@ class _OaiFormat(ABC):
     def _probs_json(self, found: Sequence[TokenProbs]) -> dict[str, Any]: ...
 
     def _whole_probs(self, done: Done) -> dict[str, Any] | None:
-        return self._probs_json(done.handle.probs) if self._request.sampling.n_probs else None
+        if not self._request.sampling.n_probs:
+            return None
+        handle = done.handle
+        return self._probs_json(self._logprobs.of_text(handle.probs, "".join(handle.parts), handle))
 
     @abstractmethod
     def _empty_choice(self, index: int, reason: str | None) -> dict[str, Any]: ...

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.backends.base import Backend
+from engine.delivery import Handle
 from engine.scheduler.plan import TokenProbs
 
 
@@ -14,6 +15,16 @@ class Logprobs:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+
+    def of_text(self, found: Sequence[TokenProbs], text: str, handle: Handle) -> Sequence[TokenProbs]:
+        """Without the tokens of a stop string that ended the task: those of the text that is shown."""
+        if not handle.text.stopped_by:
+            return found
+        left, n = len(text.encode()), 0
+        while left > 0 and n < len(found):
+            left -= len(self._backend.piece(found[n].token))
+            n += 1
+        return found[:n]
 
     def native(self, found: Sequence[TokenProbs]) -> list[dict[str, Any]]:
         """`completion_probabilities`, which is also what OpenAI's chat calls `content`."""

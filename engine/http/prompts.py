@@ -24,6 +24,8 @@ def read_prompts(value: Any, backend: Backend, *, name: str = "prompt") -> list[
 def _read_one(value: Any, backend: Backend, name: str) -> list[int]:
     if type(value) is str:
         return backend.tokenize(value, add_special=True)
+    if type(value) is dict:
+        return backend.tokenize(_text_of(value, name), add_special=True)
     if type(value) is not list or not value:
         raise field_error(name, "a string, an array of token ids, or an array of those")
     if set(map(type, value)) == {int}:
@@ -35,6 +37,16 @@ def _read_one(value: Any, backend: Backend, name: str) -> list[int]:
         else:
             tokens += check_tokens([item], backend, name)
     return tokens
+
+
+def _text_of(value: dict[str, Any], name: str) -> str:
+    """llama-server's prompt as an object: a text, and media, of which there can be none here."""
+    text = value.get("prompt_string")
+    if type(text) is not str:
+        raise field_error(name, 'a string, token ids, or {"prompt_string": ...}')
+    if value.get("multimodal_data"):
+        raise field_error(name, "without multimodal_data: this server takes no media")
+    return text
 
 
 def check_tokens(value: list[Any], backend: Backend, name: str) -> list[int]:

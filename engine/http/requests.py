@@ -8,18 +8,18 @@ from typing import Any
 
 from engine.backends.base import Backend
 from engine.http.adapters import read_lora
-from engine.http.errors import ApiError
+from engine.http.errors import ApiError, field_error
 from engine.http.fields import Fields
 from engine.http.sampling import read_sampling
 from engine.scheduler.task import Lora, SamplingParams
 
 MAX_LABEL = 40
+MAX_STOPS = 4096
 
 # Fields that change the output in a way this server does not offer, with the values that ask for nothing.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "grammar_lazy": (False,),
     "grammar_triggers": ([],),
-    "tools": ([],),
     "functions": ([],),
     "best_of": (1,),
     "suffix": ("",),
@@ -77,7 +77,7 @@ def read_request(
         stream=stream,
         n_predict=n_predict if asked == -1 else asked,
         sampling=read_sampling(fields, sampling, backend),
-        stops=fields.strings("stop"),
+        stops=_stops(fields),
         n_cmpl=n_cmpl,
         id_slot=fields.integer("id_slot", default=-1, low=-1),
         cache_prompt=fields.boolean("cache_prompt", default=cache_prompt),
@@ -92,6 +92,14 @@ def read_request(
         lora=read_lora(fields, lora_scales),
         client=clean_label(client or fields.text("client", "user")),
     )
+
+
+def _stops(fields: Fields) -> tuple[str, ...]:
+    """Every token of a stream is held against each beginning of each of them, between two batches: so they may not be long."""
+    stops = fields.strings("stop")
+    if sum(map(len, stops)) > MAX_STOPS:
+        raise field_error("stop", f"of at most {MAX_STOPS} characters in all")
+    return stops
 
 
 def _refuse_unsupported(body: Mapping[str, Any]) -> None:

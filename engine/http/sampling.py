@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -69,11 +69,13 @@ def read_sampling(fields: Fields, defaults: SamplingParams, backend: Backend) ->
     )
 
 
-def sampling_json(sampling: SamplingParams) -> dict[str, Any]:
-    """As llama-server shows it: a seed of its own is the largest number, a ban is null."""
+def sampling_json(sampling: SamplingParams, eog: Iterable[int] = ()) -> dict[str, Any]:
+    """As llama-server shows it: a seed of its own is the largest number, a ban is null. `eog`: what ignore_eos bans."""
     shown = asdict(sampling)
     shown["seed"] = SEED_ANY if sampling.seed is None else sampling.seed
-    shown["logit_bias"] = [{"token": token, "bias": None if bias == -math.inf else bias} for token, bias in sampling.logit_bias]
+    bans = [(token, -math.inf) for token in sorted(eog)] if sampling.ignore_eos else []
+    biases = (*sampling.logit_bias, *bans)
+    shown["logit_bias"] = [{"token": token, "bias": None if bias == -math.inf else bias} for token, bias in biases]
     return shown
 
 

@@ -7,12 +7,13 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from engine.backends.base import Backend, ModelError
+from engine.backends.base import Backend, ModelError, ModelInfo
 from engine.clock import Clock
 from engine.door import DRAINING
 from engine.http.chat import ChatTemplate
 from engine.http.errors import ApiError
 from engine.options import Options
+from engine.options_server import ServerOptions
 from engine.runner import Runner
 from engine.scheduler.task import SamplingParams
 
@@ -32,7 +33,7 @@ class ServerState:
 
     def ready(self, runner: Runner) -> None:
         """The model is loaded: from now on requests are served."""
-        self.template = ChatTemplate(runner.backend.info, self.options.server.chat_template)
+        self.template = _template(self.options.server, runner.backend.info)
         self.sampling = default_sampling(self.options, runner.backend)
         self.lora = [file.scale for file in self.options.tasks.lora]
         self.runner = runner
@@ -42,6 +43,10 @@ class ServerState:
         if self.runner is None:
             raise loading_error()
         return self.runner
+
+
+def _template(server: ServerOptions, info: ModelInfo) -> ChatTemplate:
+    return ChatTemplate(info, server.chat_template, prefill=server.prefill_assistant, defaults=server.chat_template_kwargs)
 
 
 def default_sampling(options: Options, backend: Backend) -> SamplingParams:

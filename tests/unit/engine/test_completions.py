@@ -108,7 +108,7 @@ async def test_an_empty_prompt_is_answered_empty(engine: Served) -> None:
 
 async def test_response_fields(engine: Served) -> None:
     body = {"prompt": "a", "n_predict": 1, "response_fields": ["content", "timings/prompt_n", "nothing"]}
-    assert (await engine.post("/completion", body)).json().keys() == {"content", "prompt_n"}
+    assert (await engine.post("/completion", body)).json().keys() == {"content", "timings/prompt_n"}
 
 
 async def test_generation_ends_at_its_time_once_there_is_a_new_line(engine: Served) -> None:
@@ -178,6 +178,7 @@ BAD: list[tuple[str, Any]] = [
     ("seed", -(2**40)),
     ("stop", 5),
     ("stop", [1]),
+    ("stop", ["x" * 2049, "y" * 2048]),
     ("stream", "yes"),
     ("cache_prompt", 1),
     ("ignore_eos", "no"),
@@ -240,7 +241,7 @@ async def test_what_is_no_json_object_is_refused(engine: Served, raw: bytes) -> 
 
 @pytest.mark.parametrize(
     "messages",
-    [None, [], "hi", [5], [{"role": "user", "content": 5}], [{"role": "king", "content": "a"}], [{"content": "a"}],
+    [None, [], "hi", [5], [{"role": "user", "content": 5}], [{"role": "", "content": "a"}], [{"content": "a"}],
      [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]],
 )  # fmt: skip
 async def test_bad_messages_are_named(engine: Served, messages: Any) -> None:

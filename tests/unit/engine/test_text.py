@@ -45,14 +45,14 @@ def test_bytes_that_are_no_text_are_replaced_and_the_rest_goes_on() -> None:
 
 def test_a_stop_string_across_pieces_is_never_shown() -> None:
     released, stream = play([b"one", b" <", b"en", b"d> two"], ["<end>"])
-    assert released == ["one", "", "", " "]
+    assert released == ["one", None, None, " "]
     assert stream.stopped_by == "<end>"
     assert stream.finish() == ""
 
 
 def test_what_only_looked_like_a_stop_string_comes_later() -> None:
     released, stream = play([b"a <e", b"nx"], ["<end>"])
-    assert released == ["", "a <enx"]
+    assert released == [None, "a <enx"]
     assert not stream.stopped_by
 
 
