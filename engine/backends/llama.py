@@ -19,7 +19,7 @@ from cyllama.llama import llama_cpp
 from engine.backends.base import BackendError, BackendOptions, FimTokens, KvFull, ModelError, ModelInfo
 from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters, pooling_name, set_modes
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
-from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Start, TokenProbs
+from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Shift, Start, TokenProbs
 
 MAGIC = b"GGUF"
 
@@ -65,6 +65,8 @@ class LlamaBackend:
             self._attach_sampler(start, errors)
         outputs = self._fill(plan.entries, errors)
         if not outputs and not self._batch.n_tokens:
+        if plan.shifts:
+            self._shift(plan.shifts, errors)
             return Outcome(errors=errors)
         self._decode()
         if self._modes.makes_vectors:
@@ -73,6 +75,15 @@ class LlamaBackend:
         if self._wants_probs:
             return Outcome(tokens, errors, self._probabilities(outputs, tokens))
         return Outcome(tokens, errors)
+
+    def _shift(self, shifts: Sequence[Shift], errors: dict[int, str]) -> None:
+        context = self._context
+        for slot, keep, discard in shifts:
+            if context.memory_seq_rm(slot, keep, keep + discard):
+                context.memory_seq_add(slot, keep + discard, -1, -discard)
+            else:
+                self.clear(slot)
+                errors[slot] = "this model's memory cannot forget a part of a sequence"
 
     def _start(self, start: Start, errors: dict[int, str]) -> None:
         if self._context.memory_seq_rm(start.slot, start.n_past, -1):

@@ -73,6 +73,8 @@ class SimulatedBackend:
         self.info = _describe(options)
 
     def run(self, plan: Plan) -> Outcome:
+        for slot, keep, discard in plan.shifts:
+            del self._cells[slot][keep : keep + discard]
         for start in plan.starts:
             del self._cells[start.slot][start.n_past :]
         for start in plan.starts + plan.child_starts:
@@ -228,6 +230,7 @@ def _describe(options: BackendOptions) -> ModelInfo:
         n_params=0,
         size_bytes=0,
         can_trim=True,
+        can_shift=True,
         bos=BOS,
         add_bos=True,
         bos_text="<s>",

@@ -112,6 +112,7 @@ class CompletionRoute:
             ping_s=options.server.ping_s,
             queue_timeout_ms=options.queue_timeout_ms,
             lora_scales=self._state.lora,
+            n_keep=options.tasks.n_keep,
             backend=runner.backend,
         )
         given: Any = body.get("prompt")
@@ -147,6 +148,8 @@ class CompletionRoute:
             eog=frozenset() if request.sampling.ignore_eos else runner.backend.info.eog,
             client=request.client,
             submitted_at=self._state.clock.now(),
+            n_keep=len(prompt) if request.n_keep < 0 else request.n_keep + runner.backend.info.add_bos,
+            n_discard=request.n_discard,
             children=tuple(next(ids) for _ in range(request.n_cmpl - 1)),
         )
 
@@ -191,6 +194,8 @@ def settings_json(request: CompletionRequest, eog: Iterable[int]) -> dict[str, A
         "timings_per_token": request.timings_per_token,
         "lora": lora_json(request.lora),
     }
+        "n_keep": request.n_keep,
+        "n_discard": request.n_discard,
 
 
 def _handle(task: Task, task_id: int, index: int, mailbox: Mailbox, request: CompletionRequest) -> Handle:

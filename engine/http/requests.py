@@ -48,6 +48,8 @@ class CompletionRequest:
     client: str
     queue_timeout_ms: int = 0  # 0: a prompt may wait for as long as it takes
     lora: Lora = ()
+    n_keep: int = 0  # -1: the whole prompt
+    n_discard: int = 0  # 0: half of what is not kept
 
 
 def read_request(
@@ -60,10 +62,11 @@ def read_request(
     ping_s: int,
     queue_timeout_ms: int,
     lora_scales: Sequence[float],
+    n_keep: int,
     client: str,
     backend: Backend,
 ) -> CompletionRequest:
-    """Raises ApiError 400 that names the field. From `n_predict` to `lora_scales`: the server's defaults."""
+    """Raises ApiError 400 that names the field. From `n_predict` to `n_keep`: the server's defaults."""
     fields = Fields(body)
     _refuse_unsupported(body)
     stream_options = Fields(fields.object("stream_options"), "stream_options")
@@ -90,6 +93,8 @@ def read_request(
         max_generation_s=max(0, fields.integer("t_max_predict_ms", default=-1, low=-1)) / 1e3,
         queue_timeout_ms=max(0, fields.integer("queue_timeout_ms", default=queue_timeout_ms, low=-1)),
         lora=read_lora(fields, lora_scales),
+        n_keep=fields.integer("n_keep", default=n_keep, low=-1),
+        n_discard=fields.integer("n_discard", default=0, low=0),
         client=clean_label(client or fields.text("client", "user")),
     )
 

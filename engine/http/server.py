@@ -73,6 +73,8 @@ def load_backend(options: Options) -> Backend:
 
 def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
     info = backend.info
+    if options.tasks.context_shift and not info.can_shift:
+        log.warning("This model's memory cannot shift: a full slot ends its task, as without --context-shift")
     config = SchedulerConfig(
         n_slots=options.n_slots,
         n_ctx_slot=info.n_ctx_slot,
@@ -84,6 +86,7 @@ def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
         can_trim=info.can_trim,
         slot_prompt_similarity=options.slot_prompt_similarity,
         cont_batching=options.cont_batching,
+        context_shift=options.tasks.context_shift and info.can_shift,
         split_embeddings=info.pooling == "last" and info.generates,
     )
     return Scheduler(config, options.policy, now)

@@ -76,6 +76,7 @@ class VectorRoute:
             ping_s=0,
             queue_timeout_ms=options.queue_timeout_ms,
             lora_scales=self._state.lora,
+            n_keep=0,
             backend=runner.backend,
         )
         model = Fields(body).text("model") or options.alias

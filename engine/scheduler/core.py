@@ -18,6 +18,7 @@ from engine.scheduler.planner import Planner
 from engine.scheduler.policy import Policy, capabilities
 from engine.scheduler.records import IterationRecord, record_of
 from engine.scheduler.settling import Settling
+from engine.scheduler.shifting import Shifting
 from engine.scheduler.slots import Cells, Slot, SlotState
 from engine.scheduler.steady import Steady
 from engine.scheduler.task import Task
@@ -37,8 +38,9 @@ class Scheduler:
         self._phases = Phases(self._slots, self._control.state.effective.phase)
         self._totals = Totals()
         self._tenancy = Tenancy(config, self._slots, self._phases, self._totals)
-        self._settling = Settling(config, self._slots, self._phases, self._tenancy, self._totals)
-        self._planner = Planner(config, self._slots, self._phases)
+        self._shifting = Shifting(config, self._end_steady_run)
+        self._settling = Settling(config, self._slots, self._phases, self._tenancy, self._totals, self._shifting)
+        self._planner = Planner(config, self._slots, self._phases, self._shifting)
         self._in_flight: Plan | None = None
         self._steady: Steady | None = None  # any call that may change the next batch ends it
 
@@ -94,7 +96,7 @@ class Scheduler:
         if found.task is not None:
             raise RuntimeError(f"slot {slot} is busy with task {found.task_id}")
         self._steady = None
-        found.cells, found.lora = list(cells), cells.lora
+        found.cells, found.lora, found.shares = list(cells), cells.lora, False
 
     @property
     def n_busy(self) -> int:
@@ -163,19 +165,23 @@ class Scheduler:
             self._steady = self._steady_after(plan, settlement)
         return settlement
 
+    def _end_steady_run(self) -> None:
+        self._steady = None
+
     def _steady_after(self, plan: Plan, settlement: Settlement) -> Steady | None:
         """A run begins where only time or a call can change the next batch, and no policy depends on the time."""
         if plan.skipped or plan.held or settlement.finished or self._control.state.reverts_at is not None:
             return None
         slots = [slot for slot in self._slots if slot.task is not None]
-        if len(slots) != len(plan.entries) or self._in_flight is not None:
+        if len(slots) != len(plan.entries) or self._in_flight is not None or self._shifting.waiting:
             return None
         if any(slot.state is not SlotState.GENERATING or slot.paused_at is not None for slot in slots):
             return None
         if self._control.state.version != plan.policy_version:
             return None
         split = self.config.kv_mode == "split"
-        return Steady(plan, slots, None if split else self.config.n_ctx - sum(len(slot.cells) for slot in self._slots))
+        room = None if split else self.config.n_ctx - sum(len(slot.cells) for slot in self._slots)
+        return Steady(plan, slots, room, self.queue_depth)
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
         """The batch failed as a whole: the tasks with entries in it end in error; waiting and held ones stay.
@@ -195,7 +201,7 @@ class Scheduler:
     def record(self, plan: Plan, t: float, plan_ms: float, run_ms: float, settle_ms: float, error: str = "") -> IterationRecord:
         """What is remembered of a plan with entries, as it was when planned; `t` is its start on the caller's clock."""
         if self._steady is not None:  # whatever was settled last, its batch was one of the run's kind
-            return self._steady.record(plan.iteration, t, (plan_ms, run_ms, settle_ms), self.queue_depth)
+            return self._steady.record(plan.iteration, t, plan_ms, run_ms, settle_ms)
         return record_of(plan, t, (plan_ms, run_ms, settle_ms), self.queue_depth, error)
 
     # Control: at any moment

@@ -76,6 +76,14 @@ class Skip(NamedTuple):
     reason: str
 
 
+class Shift(NamedTuple):
+    """Cells `keep` to `keep + discard` of a slot are dropped, and those behind them move down."""
+
+    slot: int
+    keep: int
+    discard: int
+
+
 class Plan(NamedTuple):
     """One batch. `purges` come first (drop every cell of an idle slot, for room in a unified pool), then `starts` (trim,
     sampler), then `entries` in batch order.
@@ -98,6 +106,7 @@ class Plan(NamedTuple):
     held: tuple[int, ...] = ()
     cursor: int | None = None
     policy_version: int = 0
+    shifts: tuple[Shift, ...] = ()  # come between purges and starts; each has an entry of its slot in the batch
 
     @property
     def n_tokens(self) -> int:

@@ -11,6 +11,7 @@ from engine.scheduler.phases import Phases
 from engine.scheduler.plan import EntryKind, Plan, Skip, make
 from engine.scheduler.policy import Policy
 from engine.scheduler.share import ShareAccount
+from engine.scheduler.shifting import Shifting
 from engine.scheduler.slots import PENDING, Slot, SlotState
 
 
@@ -20,8 +21,9 @@ class Planner:
     `planned` is the number of the last plan with entries, `anchor` the slot that decided what might share its batch.
     """
 
-    def __init__(self, config: SchedulerConfig, slots: Sequence[Slot], phases: Phases) -> None:
+    def __init__(self, config: SchedulerConfig, slots: Sequence[Slot], phases: Phases, shifting: Shifting) -> None:
         self._config = config
+        self._shifting = shifting
         self._slots = slots
         self._phases = phases
         self._share = ShareAccount()
@@ -58,6 +60,7 @@ class Planner:
                 held,
                 self.cursor,
                 version,
+                self._shifting.take(draft.entries),
             ),
         )
         return plan

@@ -9,6 +9,7 @@ from operator import attrgetter
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.phases import Phases
 from engine.scheduler.plan import Emission, Entry, EntryKind, FinishReason, Outcome, Plan, Progress, Settlement, make
+from engine.scheduler.shifting import Shifting, forget_shifted
 from engine.scheduler.slots import Slot, SlotState
 from engine.scheduler.tenancy import Tenancy
 from engine.scheduler.view import Totals
@@ -28,8 +29,18 @@ class Step:
 
 
 class Settling:
-    def __init__(self, config: SchedulerConfig, slots: list[Slot], phases: Phases, tenancy: Tenancy, totals: Totals) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        slots: list[Slot],
+        phases: Phases,
+        tenancy: Tenancy,
+        totals: Totals,
+        shifting: Shifting,
+    ) -> None:
         self._n_ctx_slot = config.n_ctx_slot
+        self._is_pool = config.kv_mode == "unified"
+        self._shifting = shifting
         self._slots = slots
         self._phases = phases
         self._tenancy = tenancy
@@ -48,6 +59,7 @@ class Settling:
             if slot.task_id != entry.task_id:
                 continue
             if errors and slot.id in errors and not entry.copy_to:
+                forget_shifted(plan, slots, slot.id)
                 self._fail_slot(slot, errors[slot.id], now)
                 continue
             slot.last_service = iteration
@@ -109,6 +121,7 @@ class Settling:
 
     def _prompted(self, slot: Slot, entry: Entry, outcome: Outcome, step: Step, now: float) -> None:
         cells, tokens = slot.cells, entry.tokens
+        forget_shifted(plan, self._slots)
         cells.extend(tokens)
         self._totals.prompt_tokens += len(tokens)
         step.progress.append(make(Progress, (slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(cells))))
@@ -136,6 +149,8 @@ class Settling:
         self._prompt_done(child, outcome, now)
 
     def _prompt_done(self, slot: Slot, outcome: Outcome, now: float) -> None:
+        if self._is_pool:  # one cell for both
+            parent.shares = child.shares = True
         """A sampling task is held, in continuous mode only until the end of this step; an embedding leaves at once."""
         slot.prompt_done_at = now
         self._phases.prompt_done(slot)
@@ -162,7 +177,7 @@ class Settling:
         """llama-server's rule for a full context: the token just drawn would take the last cell."""
         if slot.last_token in slot.eog:
             self._end(slot, FinishReason.EOS, now)
-        elif slot.n_generated >= slot.limit or len(slot.cells) + 1 >= self._n_ctx_slot:
+        elif slot.n_generated >= slot.limit or not self._shifting.make_room(slot):
             self._end(slot, FinishReason.LIMIT, now, truncated=slot.n_generated < slot.limit)
 
     def _end(self, slot: Slot, reason: FinishReason, now: float, *, truncated: bool = False) -> None:

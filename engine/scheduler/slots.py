@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.scheduler.plan import Shift
 from engine.scheduler.task import Group, Lora, Task, TaskType
 
 UNLIMITED = 1 << 62
@@ -49,7 +50,7 @@ class Cells(list[int]):
 @dataclass(slots=True)
 class Slot:
     """Mutable, owned by the scheduler alone. `cells` are the tokens that are surely in the KV cache of this slot,
-    computed under `lora`.
+    computed under `lora`; `shares`: some are another slot's too; `shift`: cells that are in the memory still and not in `cells`.
 
     `n_cached`: cells kept for the task, known from the moment it takes the slot. `parent`: id of the task whose prompt this child
     waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell. `passed`: batches in a row that
@@ -62,6 +63,8 @@ class Slot:
     since: float = 0.0
     cells: list[int] = field(default_factory=list)
     lora: Lora = ()
+    shares: bool = False
+    shift: Shift | None = None
     last_used: int = -1
     last_service: int | None = None
     task: Task | None = None
@@ -81,6 +84,7 @@ class Slot:
     why: str = ""
     passed: int = 0
     turn_from: int = 0
+    truncated: bool = False
     paused_at: float | None = None
     paused_s: float = 0.0
     skipped_s: float = 0.0
@@ -132,6 +136,7 @@ class Slot:
         self.first_visit_at = now
         del self.cells[self.n_cached :]
         self.lora = () if self.group is None else self.group.lora
+        self.shares = self.shares and self.n_cached > 0
 
     def pause(self, now: float) -> None:
         if self.paused_at is None:
@@ -144,13 +149,15 @@ class Slot:
 
     def release(self, stamp: int, now: float) -> None:
         """Back to idle; the cells stay for the next prompt that shares their beginning."""
+        if self.shift is not None:
+            del self.cells[self.shift.keep :]
         self.enter(SlotState.IDLE, now)
         self.last_used = stamp
-        self.task = self.group = self.parent = self.first_token = None
+        self.task = self.group = self.parent = self.first_token = self.shift = None
         self.task_id = -1
         self.eog = frozenset()
         self.prompt = []
-        self.atomic = self.member = self.visited = False
+        self.atomic = self.member = self.visited = self.truncated = False
         self.n_cached = self.n_generated = 0
         self.limit = UNLIMITED
         self.last_token = -1

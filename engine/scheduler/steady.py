@@ -20,20 +20,20 @@ _ENDLESS = 1 << 62
 class Steady:
     """Begins behind `plan`, in which exactly `slots` generated. It ends with any task, arrival, or change of policy.
 
-    `room` is how many tokens a unified pool can still take; None under split KV, where each slot keeps to its own cells. Then a
+    The queue's depth cannot change within it. `room` is how many tokens a unified pool can still take; None under split KV, where each slot keeps to its own cells. Then a
     run ends before idle slots would have to give up theirs.
     """
 
     __slots__ = ("_left", "_record_tail", "_tail", "n_slots", "slots")
 
-    def __init__(self, plan: Plan, slots: Sequence[Slot], room: int | None) -> None:
+    def __init__(self, plan: Plan, slots: Sequence[Slot], room: int | None, queue_depth: int) -> None:
         self.slots = tuple(slots)
         self.n_slots = len(self.slots)
         self._left = _ENDLESS if room is None else room // self.n_slots
         stand = (plan.phase, plan.cohort, plan.sealed)
-        self._tail = ((), plan.group, plan.anchor, (), (), *stand, (), plan.cursor, plan.policy_version)
+        self._tail = ((), plan.group, plan.anchor, (), (), *stand, (), plan.cursor, plan.policy_version, ())
         pairs = tuple([(slot.id, 1) for slot in self.slots])  # one object for all records of the run
-        self._record_tail = ((), pairs, (), (), *stand, plan.anchor, plan.cursor, plan.policy_version)
+        self._record_tail = ((), pairs, (), (), *stand, plan.anchor, plan.cursor, plan.policy_version, queue_depth, "")
 
     def plan(self, iteration: int) -> Plan | None:
         """None when the pool has no room for another batch of the run."""
@@ -47,7 +47,7 @@ class Steady:
         plan: Plan = make(Plan, (iteration, (), entries, *self._tail))
         return plan
 
-    def record(self, iteration: int, t: float, took_ms: tuple[float, float, float], queue_depth: int) -> IterationRecord:
+    def record(self, iteration: int, t: float, plan_ms: float, run_ms: float, settle_ms: float) -> IterationRecord:
         """As `record_of` for a plan of the run that did not fail."""
-        record: IterationRecord = make(IterationRecord, (iteration, t, *took_ms, *self._record_tail, queue_depth, ""))
+        record: IterationRecord = make(IterationRecord, (iteration, t, plan_ms, run_ms, settle_ms, *self._record_tail))
         return record

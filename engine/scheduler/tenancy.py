@@ -182,6 +182,6 @@ class Tenancy:
             finished_at=now,
             paused_s=slot.paused_s,
             skipped_s=slot.skipped_s,
-            truncated=truncated,
+            truncated=truncated or slot.truncated,
             error_type=kind if error else None,
         )

@@ -39,6 +39,9 @@ class FakeModel:
     def run(self, plan: Plan, errors: Mapping[int, str] | None = None) -> Outcome:
         for slot in plan.purges:
             self.cells[slot].clear()
+        for shift in plan.shifts:
+            assert any(entry.slot == shift.slot for entry in plan.entries)
+            del self.cells[shift.slot][shift.keep : shift.keep + shift.discard]
         for start in (*plan.starts, *plan.child_starts):
             assert start.n_past <= len(self.cells[start.slot])
             del self.cells[start.slot][start.n_past :]

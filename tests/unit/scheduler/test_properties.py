@@ -115,11 +115,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         can_trim=st.booleans(),
         slots=st.integers(1, 4),
         cont_batching=st.booleans(),
+        context_shift=st.booleans(),
     )
-    def build(self, kv_mode: str, can_trim: bool, slots: int, cont_batching: bool) -> None:
-        self.made = Bench.make(
-            slots, 8, kv_mode=kv_mode, can_trim=can_trim, cont_batching=cont_batching, n_ctx_slot=40, n_ctx=40 * slots
-        )
+    def build(self, kv_mode: str, can_trim: bool, slots: int, cont_batching: bool, context_shift: bool) -> None:
+        sizes = {"n_ctx_slot": 40, "n_ctx": 40 * slots}
+        switches = {"can_trim": can_trim, "cont_batching": cont_batching, "context_shift": context_shift and can_trim}
+        self.made = Bench.make(slots, 8, kv_mode=kv_mode, **sizes, **switches)
         self.made.took = 0.5
         self.submitted: set[int] = set()
         self.generated = 0
@@ -128,11 +129,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         target=tasks,
         slot=st.integers(-1, 5),
         prompt=st.lists(st.integers(0, 1), max_size=42),
-        n_predict=st.integers(-1, 5),
+        n_predict=st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 60]),
         group=st.sampled_from([Group(), A, EMBEDDING]),
         n_children=st.sampled_from([0, 0, 0, 1, 2]),
     )
     def submit(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> MultipleResults[int]:
+        if n_predict < 0 and self.made.scheduler.config.context_shift:
+            n_predict = 60  # it would go on for ever
         self.made.next_id += 10
         children = tuple(self.made.next_id + 2 + child for child in range(n_children))
         task = self.made.submit(slot, prompt=prompt, n_predict=n_predict, group=group, children=children)
@@ -219,7 +222,10 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @invariant()
     def slots_hold_what_the_model_holds(self) -> None:
-        for slot, cells in zip(self.made.scheduler._slots, self.made.model.cells, strict=True):
+        for slot, held in zip(self.made.scheduler._slots, self.made.model.cells, strict=True):
+            cells = list(held)
+            if slot.shift is not None:
+                del cells[slot.shift.keep : slot.shift.keep + slot.shift.discard]
             assert slot.cells == cells[: len(slot.cells)]
             if slot.task is not None and slot.visited and slot.state is not SlotState.IDLE:
                 assert slot.cells == cells
