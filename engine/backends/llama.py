@@ -17,6 +17,7 @@ from typing import Any
 from cyllama.llama import llama_cpp
 
 from engine.backends.base import BackendError, BackendOptions, FimTokens, KvFull, ModelError, ModelInfo
+from engine.backends.leftover import Leftover
 from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters, pooling_name, set_modes
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Shift, Start, TokenProbs
@@ -53,6 +54,7 @@ class LlamaBackend:
         spells, info = spells_bytes(self._texts), self.info
         self._sampling = SamplerContext(self._vocab, info.n_vocab, info.eog, info.n_ctx_slot, spells)
         self._n_probs = [0] * options.n_slots
+        self._leftovers: list[Leftover | None] = [None] * options.n_slots
         self._wants_probs = False
 
     def run(self, plan: Plan) -> Outcome:
@@ -96,6 +98,7 @@ class LlamaBackend:
         try:
             self._samplers[start.slot] = make_sampler(start.task.sampling, self._sampling, start.task.prompt)
             self._n_probs[start.slot] = start.task.sampling.n_probs
+            self._leftovers[start.slot] = self._leftover(start) if start.task.sampling.post_sampling_probs else None
             self._wants_probs = any(self._n_probs)
         except (ValueError, OverflowError) as error:
             errors[start.slot] = f"the sampling parameters cannot be used: {error}"
@@ -180,8 +183,15 @@ class LlamaBackend:
             wanted = [slot for slot in (entry.slot, *entry.copy_to) if self._n_probs[slot] and slot in tokens]
             if wanted:
                 logits = self._context.get_logits_ith(row)
-                found.update({slot: token_probs(logits, tokens[slot], self._n_probs[slot]) for slot in wanted})
+                found.update({slot: self._probs_of(slot, logits, tokens[slot]) for slot in wanted})
         return found
+
+    def _leftover(self, start: Start) -> Leftover:
+        return Leftover(start.task.sampling, self.info.eog, start.task.prompt, self.info.n_ctx_slot)
+
+    def _probs_of(self, slot: int, logits: Sequence[float], token: int) -> TokenProbs:
+        leftover, n = self._leftovers[slot], self._n_probs[slot]
+        return token_probs(logits, token, n) if leftover is None else leftover.probs(logits, token, n)
 
     def clear(self, slot: int) -> None:
         self._context.memory_seq_rm(slot, -1, -1)

@@ -155,10 +155,11 @@ class CompletionRoute:
 
     def _format(self, request: CompletionRequest, model: str, given: Any, handles: Sequence[Handle], runner: Runner) -> Format:
         info = runner.backend.info
+        logprobs = Logprobs(runner.backend, post=request.sampling.post_sampling_probs)
         if self._kind == "chat":
-            return OaiChatFormat(request, model, info.build, Logprobs(runner.backend))
+            return OaiChatFormat(request, model, info.build, logprobs)
         if self._kind == "oai":
-            return OaiCompletionFormat(request, model, info.build, Logprobs(runner.backend))
+            return OaiCompletionFormat(request, model, info.build, logprobs)
         prompts: list[str] = []
         if not request.response_fields or "prompt" in request.response_fields:
             texts: dict[int, str] = {}
@@ -167,7 +168,7 @@ class CompletionRoute:
                     texts[handle.task.id] = given if type(given) is str else runner.backend.detokenize(handle.task.prompt)
                 prompts.append(texts[handle.task.id])
         settings = settings_json(request, info.eog)
-        return NativeFormat(request, self._state.options.alias, settings, prompts, Logprobs(runner.backend))
+        return NativeFormat(request, self._state.options.alias, settings, prompts, logprobs)
 
 
 def check_fits(prompt: Sequence[int], n_ctx_slot: int) -> None:

@@ -11,10 +11,14 @@ from engine.scheduler.plan import TokenProbs
 
 
 class Logprobs:
-    """Turns what a backend found into JSON; the text of a special token is what it stands for."""
+    """Turns what a backend found into JSON; the text of a special token is what it stands for.
 
-    def __init__(self, backend: Backend) -> None:
+    `post`: probabilities after sampling, under `prob` and `top_probs`; else logarithms under `logprob` and `top_logprobs`.
+    """
+
+    def __init__(self, backend: Backend, *, post: bool = False) -> None:
         self._backend = backend
+        self._value, self._top = ("prob", "top_probs") if post else ("logprob", "top_logprobs")
 
     def of_text(self, found: Sequence[TokenProbs], text: str, handle: Handle) -> Sequence[TokenProbs]:
         """Without the tokens of a stop string that ended the task: those of the text that is shown."""
@@ -31,7 +35,7 @@ class Logprobs:
         return [
             {
                 **self._token(entry.token, entry.logprob),
-                "top_logprobs": [self._token(token, logprob) for token, logprob in entry.top],
+                self._top: [self._token(token, logprob) for token, logprob in entry.top],
             }
             for entry in found
         ]
@@ -45,10 +49,10 @@ class Logprobs:
         return {
             "content": content,
             "tokens": [entry["token"] for entry in content],
-            "token_logprobs": [entry["logprob"] for entry in content],
-            "top_logprobs": [{top["token"]: top["logprob"] for top in entry["top_logprobs"]} for entry in content],
+            f"token_{self._value}s": [entry[self._value] for entry in content],
+            self._top: [{top["token"]: top[self._value] for top in entry[self._top]} for entry in content],
         }
 
-    def _token(self, token: int, logprob: float) -> dict[str, Any]:
+    def _token(self, token: int, value: float) -> dict[str, Any]:
         piece = self._backend.piece(token) or self._backend.detokenize([token]).encode()
-        return {"id": token, "token": piece.decode("utf-8", "replace"), "bytes": list(piece), "logprob": logprob}
+        return {"id": token, "token": piece.decode("utf-8", "replace"), "bytes": list(piece), self._value: value}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from engine.backends.base import Backend
@@ -57,7 +57,7 @@ def read_sampling(fields: Fields, defaults: SamplingParams, backend: Backend) ->
         name: fields.integer(name, default=getattr(defaults, name), low=low, high=high) for name, (low, high) in _INTEGERS.items()
     }
     bias = _logit_bias(fields, backend)
-    return SamplingParams(
+    sampling = SamplingParams(
         **values,
         seed=_seed(fields, defaults),
         ignore_eos=fields.boolean("ignore_eos", default=defaults.ignore_eos),
@@ -67,6 +67,25 @@ def read_sampling(fields: Fields, defaults: SamplingParams, backend: Backend) ->
         grammar=_grammar(fields, defaults, backend),
         n_probs=read_n_probs(fields, defaults.n_probs),
     )
+    if fields.boolean("post_sampling_probs", default=False) and sampling.n_probs:
+        return _after_sampling(sampling)
+    return sampling
+
+
+def _after_sampling(sampling: SamplingParams) -> SamplingParams:
+    """With probabilities after sampling, which are computed beside llama.cpp's chain and so not for every link of one."""
+    links = {
+        "grammar": sampling.grammar,
+        "mirostat": sampling.mirostat,
+        "dry_multiplier": sampling.dry_multiplier and "dry" in sampling.samplers,
+        "xtc_probability": sampling.xtc_probability > 0 and "xtc" in sampling.samplers,
+        "adaptive_target": sampling.adaptive_target >= 0 and "adaptive_p" in sampling.samplers,
+    }
+    for name, used in links.items():
+        if used:
+            message = f'Field "post_sampling_probs" must be false with "{name}": what that leaves is not known to this server.'
+            raise ApiError(400, message, field="post_sampling_probs")
+    return replace(sampling, post_sampling_probs=True)
 
 
 def sampling_json(sampling: SamplingParams, eog: Iterable[int] = ()) -> dict[str, Any]:
@@ -150,9 +169,6 @@ def _bias_error(backend: Backend) -> ApiError:
 def read_n_probs(fields: Fields, default: int) -> int:
     """`n_probs`; or OpenAI's `logprobs`, a number, or true with `top_logprobs` beside it."""
     n_probs = fields.integer("n_probs", default=default, low=0, high=MAX_PROBS)
-    if fields.boolean("post_sampling_probs", default=False) and n_probs:
-        message = 'Field "post_sampling_probs" must be false: probabilities are those of the model, before any sampler.'
-        raise ApiError(400, message, field="post_sampling_probs")
     name, asked = fields.raw("logprobs")
     top = fields.integer("top_logprobs", default=0, low=0, high=MAX_PROBS)
     if type(asked) is bool:

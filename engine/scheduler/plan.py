@@ -114,7 +114,10 @@ class Plan(NamedTuple):
 
 
 class TokenProbs(NamedTuple):
-    """A drawn token and the most probable ones at its place, as (token, natural logarithm of its probability)."""
+    """A drawn token and the most probable ones at its place, as (token, natural logarithm of its probability).
+
+    A task that asked for what its samplers left has the probabilities themselves.
+    """
 
     token: int
     logprob: float

@@ -39,7 +39,7 @@ class SamplingParams:
 
     `seed` None draws a fresh one for each task. `repeat_last_n` and `dry_penalty_last_n` are tokens, -1 the whole context.
     `samplers` is the order of the chain's links; `grammar` is GBNF with the rule `root`. `n_probs`: probabilities of this many
-    tokens are wanted beside each drawn one.
+    tokens are wanted beside each drawn one; `post_sampling_probs`: those that the samplers left, not the model's own.
     """
 
     temperature: float = 0.8
@@ -73,6 +73,7 @@ class SamplingParams:
     samplers: tuple[str, ...] = SAMPLERS
     grammar: str = ""
     n_probs: int = 0
+    post_sampling_probs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ def test_openai_logprobs(engine: EngineProcess) -> None:
     streamed = engine.client.post("/v1/chat/completions", json={**body, "stream": True}).text
     assert streamed.count('"top_logprobs"') == 3
     assert refusal(engine, top_logprobs=2)["field"] == "top_logprobs"
-    assert refusal(engine, n_probs=2, post_sampling_probs=True)["field"] == "post_sampling_probs"
+    assert refusal(engine, n_probs=2, post_sampling_probs=True, mirostat=1)["field"] == "post_sampling_probs"
 
 
 def test_only_who_asks_gets_probabilities(engine: EngineProcess) -> None:
