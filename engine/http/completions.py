@@ -194,9 +194,9 @@ def settings_json(request: CompletionRequest, eog: Iterable[int]) -> dict[str, A
         "cache_prompt": request.cache_prompt,
         "timings_per_token": request.timings_per_token,
         "lora": lora_json(request.lora),
-    }
         "n_keep": request.n_keep,
         "n_discard": request.n_discard,
+    }
 
 
 def _handle(task: Task, task_id: int, index: int, mailbox: Mailbox, request: CompletionRequest) -> Handle:
