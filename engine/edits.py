@@ -52,27 +52,24 @@ class Edits:
         self._scheduler = scheduler
         self._lock = lock
         self._call = call
-        self._waiting: deque[Edit] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: deque[Edit] = deque()
 
     def add(self, edit: Edit) -> None:
-        self._waiting.append(edit)
+        self.waiting.append(edit)
 
     def run(self, now: float) -> bool:
         """Those whose slot is idle; true when one ran. Outside the lock: a file of a long prompt takes a while, and nobody else
         gives a slot a task."""
         ran = False
-        for _ in range(len(self._waiting)):
-            edit = self._waiting.popleft()
+        for _ in range(len(self.waiting)):
+            edit = self.waiting.popleft()
             with self._lock:
                 cells = self._scheduler.cells_of(edit.slot)
             if edit.result.cancelled():
                 continue
             if cells is None:
                 if now < edit.deadline:
-                    self._waiting.append(edit)
+                    self.waiting.append(edit)
                 else:
                     self._call(edit.settle, SlotBusy(f"Slot {edit.slot} stays busy."))
                 continue
@@ -84,5 +81,5 @@ class Edits:
         return ran
 
     def refuse(self, message: str) -> None:
-        while self._waiting:
-            self._call(self._waiting.popleft().settle, SlotBusy(message))
+        while self.waiting:
+            self._call(self.waiting.popleft().settle, SlotBusy(message))

@@ -16,7 +16,7 @@ MOST_UNREAD = 32  # tokens whose text nobody waits for
 
 
 class Outbox:
-    """The handles of all tasks from submission to their end, and the events that wait to go out."""
+    """The handles of all tasks from submission to their end, and the `events` that wait to go out."""
 
     def __init__(self, backend: Backend, meters: Meters) -> None:
         self.handles: dict[int, Handle] = {}
@@ -24,7 +24,7 @@ class Outbox:
         self._backend = backend
         self._pieces: dict[int, bytes] = {}
         self._meters = meters
-        self._events: list[Event] = []
+        self.events: list[Event] = []
 
     def task_of(self, task_id: int | None, slot: int) -> Handle | None:
         """The handle of a slot's task; of an idle slot the task that it had before, None when it never had one."""
@@ -39,7 +39,7 @@ class Outbox:
             handle.slot, handle.n_cached, handle.visited_at = start.slot, start.n_past, now
             self._by_slot[start.slot] = handle
             if handle.progress:
-                self._events.append(PromptProgress(handle, start.n_past, start.n_past, now))
+                self.events.append(PromptProgress(handle, start.n_past, start.n_past, now))
 
     def note_probs(self, found: Mapping[int, TokenProbs]) -> None:
         """A first token may be held back; what belongs to it waits with its task."""
@@ -57,7 +57,7 @@ class Outbox:
         for step in steps:
             handle = self.handles.get(step.task_id)
             if handle is not None and handle.progress:
-                self._events.append(PromptProgress(handle, step.cache, step.processed, now))
+                self.events.append(PromptProgress(handle, step.cache, step.processed, now))
 
     def emit(self, handle: Handle, token: int, now: float) -> FinishReason | None:
         """Takes a token for its reader. A reason when the text ends the task: a stop string, or too long a time.
@@ -94,7 +94,7 @@ class Outbox:
         if handle.stream:
             handle.tokens.append(token)
             if text is not None:
-                self._events.append(_chunk(handle, text, now))
+                self.events.append(_chunk(handle, text, now))
         else:
             if text:
                 handle.parts.append(text)
@@ -115,9 +115,9 @@ class Outbox:
         if rest and not handle.stream:
             handle.parts.append(rest)
         elif rest or (handle.stream and handle.tokens):
-            self._events.append(_chunk(handle, rest, finished.finished_at))
+            self.events.append(_chunk(handle, rest, finished.finished_at))
         stop = FinishReason.WORD if handle.text.stopped_by else finished.reason
-        self._events.append(Done(handle, finished, stop))
+        self.events.append(Done(handle, finished, stop))
         return handle
 
     def drop(self, handles: Sequence[Handle], message: str, now: float, kind: ErrorType = ErrorType.SERVER) -> None:
@@ -125,15 +125,11 @@ class Outbox:
         for handle in handles:
             self.handles.pop(handle.task_id, None)
             finished = Finished(handle.slot, handle.task_id, FinishReason.ERROR, message, finished_at=now, error_type=kind)
-            self._events.append(Done(handle, finished, FinishReason.ERROR))
-
-    @property
-    def has_events(self) -> bool:
-        return bool(self._events)
+            self.events.append(Done(handle, finished, FinishReason.ERROR))
 
     def hand_out(self) -> list[Event]:
         """Writes what has a sink straight to its connection; the rest, for the event loop."""
-        events, self._events = self._events, []
+        events, self.events = self.events, []
         left: list[Event] = []
         for event in events:
             sink = event.handle.sink

@@ -54,6 +54,7 @@ class Runner:
         self.meters = Meters(scheduler.config.n_slots)
         self.meters.policy(scheduler.policy(clock.now()))
         self._scheduler = scheduler
+        self._is_pool = scheduler.config.kv_mode == "unified"
         self._loop = loop
         self._lock = threading.Lock()
         self.door = Door(scheduler, self._lock, clock, self.meters, queue_limit)
@@ -200,7 +201,7 @@ class Runner:
     def _turn(self) -> bool:
         """One iteration; False when there was nothing to do."""
         began = self.clock.now()
-        if self._edits:
+        if self._edits.waiting:
             self._watch.count += self._edits.run(began)
             began = self.clock.now()
         with self._lock:
@@ -212,27 +213,21 @@ class Runner:
             planned = self.clock.now()
             if plan.starts or plan.child_starts:
                 self._outbox.note_starts(plan, planned)
-            if self._watch.is_watched:
+            if self._watch.watchers:
                 self._watch.wake(self._call)
             if not plan.entries:
                 return self._settle_empty(plan, planned)
-        if self._outbox.has_events:
+        if self._outbox.events:
             self._publish()  # right before the backend releases the GIL, so that readers work while it computes
         outcome, error = self._compute(plan)
         ran = self.clock.now()
         with self._lock:
             if outcome is not None and outcome.probs:
                 self._outbox.note_probs(outcome.probs)
-            settlement = self._scheduler.fail(plan, error, ran) if outcome is None else self._scheduler.settle(plan, outcome, ran)
+            settlement = self._failed(plan, error, ran) if outcome is None else self._scheduler.settle(plan, outcome, ran)
             self.books.absorb(plan, settlement, ran)
-            record = self._scheduler.record(
-                plan,
-                t=began,
-                plan_ms=(planned - began) * 1e3,
-                run_ms=(ran - planned) * 1e3,
-                settle_ms=(self.clock.now() - ran) * 1e3,
-                error=error,
-            )
+            took_ms = ((planned - began) * 1e3, (ran - planned) * 1e3, (self.clock.now() - ran) * 1e3)
+            record = self._scheduler.record(plan, began, *took_ms, error)
             self.ring.append(record)
             self._watch.count += 1
         self.meters.iteration(record)
@@ -253,6 +248,11 @@ class Runner:
             inbox.popleft()(now)
             self._watch.count += 1
 
+    def _failed(self, plan: Plan, error: str, now: float) -> Settlement:
+        """A full pool ends one task at most; the line about it is that task's."""
+        fail = self._scheduler.overflow if error is KV_EXCEEDED else self._scheduler.fail
+        return fail(plan, error, now)
+
     def _compute(self, plan: Plan) -> tuple[Outcome | None, str]:
         """Runs the batch; no outcome but a sentence when it failed as a whole."""
         try:
@@ -261,6 +261,8 @@ class Runner:
             return self.backend.run(plan), ""
         except KvFull:
             error = KV_EXCEEDED
+            if self._is_pool:
+                return None, error
         except BackendError as exc:
             error = str(exc) or "Compute error."
         except Exception as exc:

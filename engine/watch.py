@@ -14,7 +14,7 @@ class Watch:
     def __init__(self, lock: threading.Lock) -> None:
         self.count = 0
         self._lock = lock
-        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
+        self.watchers: list[tuple[int, asyncio.Future[None]]] = []
 
     async def changed(self, since: int) -> None:
         """Returns once `count` is above `since`."""
@@ -22,18 +22,14 @@ class Watch:
         with self._lock:
             if self.count != since:
                 return
-            self._watchers.append((since, watcher))
+            self.watchers.append((since, watcher))
         await watcher
-
-    @property
-    def is_watched(self) -> bool:
-        return bool(self._watchers)
 
     def wake(self, call: Callable[[Callable[[Any], None], Any], None]) -> None:
         """Lets those go on who saw an older count, by `call(function, argument)` on their event loop. Under the lock."""
-        due = [watcher for since, watcher in self._watchers if since != self.count]
+        due = [watcher for since, watcher in self.watchers if since != self.count]
         if due:
-            self._watchers = [entry for entry in self._watchers if entry[0] == self.count]
+            self.watchers = [entry for entry in self.watchers if entry[0] == self.count]
             call(_resolve, due)
 
 

@@ -192,6 +192,17 @@ class Scheduler:
         self._landed(plan, now)
         return self._settling.fail(plan, message, now)
 
+    def overflow(self, plan: Plan, message: str, now: float) -> Settlement:
+        """The batch found too little room in a pool, and nothing of its entries was written: one task gives way, see `Overflow`.
+
+        Starts and shifts of the plan were made. Under split KV nobody can give way, so the batch counts as failed.
+        """
+        if self.config.kv_mode != "unified":
+            return self.fail(plan, message, now)
+        self._steady = None
+        self._landed(plan, now)
+        return self._settling.relieved(plan, self._planner.overflow.relieve(plan), message, now)
+
     def _landed(self, plan: Plan, now: float) -> None:
         if self._in_flight is not None:
             self._planner.landed(plan, now)
