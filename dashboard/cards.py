@@ -45,7 +45,7 @@ class Card:
 def card(server: Any, state: State | None, run: Any, now: float) -> Card:
     health = present.health_of(state)
     name = state["health"]["state"] if state else "unknown"
-    seen = name == "up"
+    seen = name in present.ANSWERS
     slots = list((state or {}).get("slots") or [])
     info, queue, told = ((state or {}).get(part) or {} for part in ("info", "queue", "figures"))
     n_slots = len(slots) or info.get("n_slots") or 0
@@ -59,7 +59,7 @@ def card(server: Any, state: State | None, run: Any, now: float) -> Card:
         state=name,
         health=health,
         frame={"is-bad": "bad", "is-warn": "warn"}.get(health.tone, ""),
-        calm=seen and not busy and not depth,
+        calm=seen and name != "not_serving" and not busy and not depth,
         lead=lead,
         words=words,
         cells=_cells(slots, seen, n_slots),
@@ -91,7 +91,8 @@ def _words(health: Health, name: str, state: State | None, now: float) -> tuple[
     if state is None:
         return "Not watched.", "No observer reports on it; start one with: manage.py observe"
     told = state["health"]
-    since = f" for {present.duration(now - told['since'])}" if told.get("since") else ""
+    timed = name in present.TIMED or not told.get("since")
+    since = "" if timed else f" for {present.duration(now - told['since'])}"
     detail = (told.get("detail") or "").rstrip(".")
     if name != "up":
         return f"{health.word}{since}{':' if detail else '.'}", f"{detail}." if detail else ""
@@ -157,7 +158,7 @@ def total(cards: Iterable[Card]) -> str:
     if not listed:
         return ""
     slots, busy = sum(each.slots for each in listed), sum(each.busy for each in listed)
-    unknown = sum(each.slots for each in listed if each.state != "up" or UNKNOWN_CELL in each.cells)
+    unknown = sum(each.slots for each in listed if each.state not in present.ANSWERS or UNKNOWN_CELL in each.cells)
     text = f"{len(listed)}, worst first. {present.grouped(slots)} slots: {busy} busy, {slots - busy - unknown} idle"
     text += f", {unknown} unknown." if unknown else "."
     depth = sum(each.depth for each in listed)

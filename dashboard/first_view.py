@@ -14,7 +14,7 @@ from dashboard import present
 from dashboard.present import State
 
 HUES = 8
-KINDS = {"engine": "engine", "llama_server": "llama-server"}
+KINDS = {"engine": "engine", "llama_server": "llama-server", "vllm": "vLLM"}
 CANNOT = "This server cannot switch policies"
 ORDER_OF_STATES = ("generating", "prompt", "held", "waiting", "queued", "idle")
 SHORT_NAMES = {
@@ -74,7 +74,7 @@ def slot_row(slot: State, now: float) -> SlotRow:
         state=slot["state"],
         mark=present.STATE_MARKS.get(slot["state"], "unknown"),
         since=present.duration(now - slot["since"]) if slot.get("since") else "",
-        client=slot.get("client") or "",
+        client=slot.get("client") or slot.get("model") or "",
         task=str(slot["task"]) if slot.get("task") is not None else "",
         cached=round(cached / prompt * 100, 2) if prompt else 0.0,
         done=round(done / prompt * 100, 2) if prompt else 0.0,
@@ -185,7 +185,7 @@ def figures(state: State) -> list[dict[str, str]]:
         ("queue", "Queue", present.grouped(queue.get("depth")), oldest, "queue"),
         ("stall", "Worst stall, last minute", _tenth(told.get("worst_stall_s")), "s", "figures.worst_stall_s"),
     ]
-    unseen = "" if state["health"]["state"] == "up" else "not known while it does not answer"
+    unseen = "" if state["health"]["state"] in present.ANSWERS else "not known while it does not answer"
     return [
         {
             "key": key,
@@ -235,10 +235,12 @@ def reverting(state: State, now: float) -> dict[str, Any] | None:
 
 
 def trouble(state: State, now: float) -> str:
-    """One sentence for a server that does not answer; "" otherwise."""
+    """One sentence for a server that does not answer or does not serve; "" otherwise."""
     health = state["health"]
-    if health["state"] not in ("down", "silent", "unauthorised"):
+    if health["state"] not in ("down", "not_serving", "silent", "unauthorised"):
         return ""
-    since = f" for {present.duration(now - health['since'])}" if health.get("since") else ""
+    timed = health["state"] in present.TIMED or not health.get("since")
+    since = "" if timed else f" for {present.duration(now - health['since'])}"
     told = f": {health['detail'].rstrip('.')}" if health.get("detail") else ""
-    return f"{present.health_of(state).word}{since}{told}. What stands below is what was seen last."
+    below = "" if health["state"] in present.ANSWERS else " What stands below is what was seen last."
+    return f"{present.health_of(state).word}{since}{told}.{below}"

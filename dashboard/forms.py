@@ -14,7 +14,12 @@ class ServerForm(forms.Form):
         widget=forms.TextInput(attrs={"placeholder": "http://127.0.0.1:8080", "inputmode": "url", "spellcheck": "false"}),
     )
     kind = forms.ChoiceField(
-        choices=[("auto", "find out by asking it"), ("engine", "Slotboard engine"), ("llama_server", "llama-server")],
+        choices=[
+            ("auto", "find out by asking it"),
+            ("engine", "Slotboard engine"),
+            ("llama_server", "llama-server"),
+            ("vllm", "vLLM"),
+        ],
         help_text="A kind named here is taken on trust, so a server that is down can be registered too.",
     )
     api_key = forms.CharField(
@@ -24,4 +29,10 @@ class ServerForm(forms.Form):
         strip=True,
         help_text="Sent to this address alone, and never shown again. Empty if it asks for none.",
         widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
+    )
+    quiet = forms.BooleanField(
+        required=False,
+        label="Quiet",
+        help_text="Leaves an idle server alone for longer and longer, so that watching does not keep its model awake; "
+        "it is then seen late that it became busy.",
     )

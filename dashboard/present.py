@@ -13,12 +13,18 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 # health state -> mark of the sprite, tone, word, rank (low = more trouble)
 HEALTH: dict[str, tuple[str, str, str, int]] = {
     "down": ("down", "is-bad", "Down", 0),
-    "unauthorised": ("lock", "is-warn", "Unauthorised", 1),
-    "silent": ("silent", "is-warn", "Busy, no answer", 2),
-    "unknown": ("unknown", "q", "Unknown", 3),
-    "loading": ("load", "q", "Loading", 4),
-    "up": ("up", "q", "Serving", 5),
+    "not_serving": ("stuck", "is-bad", "Up but not serving", 1),
+    "unauthorised": ("lock", "is-warn", "Unauthorised", 2),
+    "silent": ("silent", "is-warn", "Busy, no answer", 3),
+    "unknown": ("unknown", "q", "Unknown", 4),
+    "loading": ("load", "q", "Loading", 5),
+    "up": ("up", "q", "Serving", 6),
+    "sleeping": ("sleep", "q", "Asleep", 7),
 }
+# The server answers, so what it tells is of now.
+ANSWERS = frozenset({"up", "not_serving", "sleeping"})
+# Their words already say for how long.
+TIMED = frozenset({"silent", "not_serving"})
 STATE_MARKS = {"idle": "idle", "queued": "queued", "waiting": "waiting", "prompt": "prompt", "held": "held", "generating": "gen"}
 
 

@@ -12,23 +12,31 @@ class Health(StrEnum):
     LOADING = "loading"
     UNAUTHORISED = "unauthorised"
     SILENT = "silent"
+    SLEEPING = "sleeping"
+    NOT_SERVING = "not_serving"
     DOWN = "down"
     UNKNOWN = "unknown"
 
 
 #: What is still known of the slots in these states; in the others nothing is.
-SEEN = frozenset({Health.UP, Health.SILENT})
+SEEN = frozenset({Health.UP, Health.SILENT, Health.SLEEPING, Health.NOT_SERVING})
+#: The server answers, and what it tells is of now.
+ANSWERS = SEEN - {Health.SILENT}
+#: Work that gets no token for this long, of a server that answers, makes it one that does not serve.
+NOT_SERVING_AFTER_S = 60.0
 
 
 @dataclass(slots=True)
 class HealthRecord:
-    """`since` is when the state was entered, `seen_at` the last answer of any kind; Unix seconds, the console's clock."""
+    """`since` is when the state was entered, `seen_at` the last answer of any kind, `stood_since` when work last got a token
+    before it stood still; Unix seconds, the console's clock."""
 
     state: Health = Health.UNKNOWN
     reason: str = ""
     detail: str = ""
     since: float = 0.0
     seen_at: float | None = None
+    stood_since: float | None = None
 
     def enter(self, state: Health, now: float, reason: str = "", detail: str = "", *, seen: bool) -> None:
         if state is not self.state:
@@ -43,11 +51,15 @@ class HealthRecord:
             case Health.UP:
                 return self.reason or ("Up" if busy is None else "Serving" if busy else "Idle")
             case Health.LOADING:
-                return "Loading the model"
+                return self.reason or "Loading the model"
             case Health.UNAUTHORISED:
                 return self.reason or "Key not accepted"
             case Health.SILENT:
                 return f"Busy, no answer for {duration(now - (self.seen_at or self.since))}"
+            case Health.SLEEPING:
+                return self.reason or "Asleep"
+            case Health.NOT_SERVING:
+                return f"Up but not serving, no token for {duration(now - (self.stood_since or self.since))}"
             case Health.DOWN:
                 return f"Down: {self.reason}" if self.reason else "Down"
             case Health.UNKNOWN:

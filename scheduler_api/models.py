@@ -9,6 +9,7 @@ from django.db import models
 class ServerKind(models.TextChoices):
     ENGINE = "engine", "Slotboard engine"
     LLAMA_SERVER = "llama_server", "llama-server"
+    VLLM = "vllm", "vLLM"
 
 
 class Server(models.Model):

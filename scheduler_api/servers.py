@@ -14,7 +14,7 @@ from scheduler_api.kinds.engine import offers_scheduler
 from scheduler_api.models import Server, ServerKind
 from scheduler_api.targets import Target, check_host, clean_url
 
-type KindChoice = Literal["auto", "engine", "llama_server"]
+type KindChoice = Literal["auto", "engine", "llama_server", "vllm"]
 
 PROBE_S = 5.0
 _KEY_NEEDED = "The server asks for a key; give it with the registration."

@@ -20,6 +20,8 @@ from scheduler_api.targets import Target
 type Failure = Literal["refused", "timeout", "unknown_host", "broken", "too_large"]
 
 CONNECT_S = 3.0
+#: What is said of a server that took the request and did not answer it.
+LATE = "no answer in time"
 BODY_CAP = 8 << 20
 _JSON_HEADERS = {"accept": "application/json", "user-agent": "slotboard"}
 
@@ -67,9 +69,9 @@ def _keepalive() -> list[tuple[int, int, int]]:
     return options
 
 
-def async_client(target: Target, read_s: float | None) -> httpx2.AsyncClient:
+def async_client(target: Target, read_s: float | None, connections: int = 2) -> httpx2.AsyncClient:
     """`read_s` bounds the wait for each piece of an answer; None waits for as long as the connection stands."""
-    limits = httpx2.Limits(max_connections=2)
+    limits = httpx2.Limits(max_connections=connections)
     return httpx2.AsyncClient(
         headers=_headers(target),
         timeout=httpx2.Timeout(read_s, connect=CONNECT_S),
@@ -102,7 +104,7 @@ def explain(error: Exception) -> NoAnswer:
     if isinstance(error, httpx2.ConnectTimeout):
         return NoAnswer("timeout", f"no connection within {CONNECT_S:g} s")
     if isinstance(error, httpx2.TimeoutException):
-        return NoAnswer("timeout", "no answer in time")
+        return NoAnswer("timeout", LATE)
     if isinstance(error, httpx2.ConnectError):
         cause = _os_error(error)
         if isinstance(cause, socket.gaierror):

@@ -90,6 +90,7 @@ def _register(request: HttpRequest, form: ServerForm) -> Server | None:
             given["kind"],
             given["api_key"],
             request.user if request.user.is_authenticated else None,
+            quiet=given["quiet"],
         )
     except RegistrationRefused as refusal:
         form.add_error(refusal.field if refusal.field in form.fields else None, refusal.text)

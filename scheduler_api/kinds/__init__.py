@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler_api.kinds.base import Observed
 from scheduler_api.kinds.engine import EngineKind
 from scheduler_api.kinds.llama_server import LlamaServerKind
+from scheduler_api.kinds.vllm import VllmKind
 from scheduler_api.models import ServerKind
 
 
@@ -15,3 +16,5 @@ def observed(kind: str) -> Observed:
             return EngineKind()
         case ServerKind.LLAMA_SERVER:
             return LlamaServerKind()
+        case ServerKind.VLLM:
+            return VllmKind()

@@ -27,16 +27,20 @@ class Reading:
     """What one report told, in the shapes of docs/protocol.md section 2.
 
     `t` is the server's clock where it tells its own, else the console's. `parts` are top-level keys of the state, those alone
-    that this report told of. `services` are those since the last report. `restarted`: the process is another than before.
-    `working` tells, where slots are not reported, whether there is work. `asleep`: the model was unloaded until the next request.
+    that this report told of. `tasks` (ended ones) and `services` are those since the last report. `restarted`: the process is another than before, or that
+    of the part called `who`. `working` tells, where slots are not reported, whether there is work. `progressed`: something was
+    computed that `services` do not tell of. `asleep`: the model was unloaded until the next request.
     """
 
     t: float
     parts: Json
     iterations: list[Json] = field(default_factory=list)
+    tasks: list[Json] = field(default_factory=list)
     services: list[Service] = field(default_factory=list)
     restarted: bool = False
+    who: str = ""
     working: bool | None = None
+    progressed: bool = False
     asleep: bool = False
 
 

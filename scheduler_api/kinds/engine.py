@@ -13,6 +13,7 @@ from scheduler_api.health import Health
 from scheduler_api.kinds.base import Condition, Reading, Report
 from scheduler_api.kinds.engine_state import EngineReader
 from scheduler_api.kinds.fields import Json, mapping
+from scheduler_api.kinds.polling import condition_of_failure
 from scheduler_api.kinds.sse import EventParser, EventTooLarge
 from scheduler_api.targets import Target
 
@@ -42,13 +43,6 @@ def condition_of(answer: wire.Answer) -> Condition | None:
     if answer.status == 503:
         return Condition(Health.LOADING, "", answer.error_message())
     return Condition(Health.DOWN, f"answers {answer.status}", answer.error_message())
-
-
-def condition_of_failure(failure: wire.NoAnswer) -> Condition:
-    """Connected but no answer is a busy server; anything else is one that is down."""
-    if failure.failure == "timeout" and failure.text == "no answer in time":
-        return Condition(Health.SILENT, seen=False)
-    return Condition(Health.DOWN, failure.text, seen=False)
 
 
 @dataclass(slots=True)

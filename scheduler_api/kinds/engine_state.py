@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from scheduler_api.figures import Service
 from scheduler_api.kinds.base import Reading
+from scheduler_api.kinds.engine_tasks import fresh_tasks
 from scheduler_api.kinds.fields import Json, count, items, mapping, number, text
 
 #: Tokens whose slot is not known, because the iterations that computed them were missed.
@@ -112,6 +113,7 @@ class EngineReader:
     """Turns one engine's states into readings; remembers what was read, to see restarts and what was missed."""
 
     last_iteration: int | None = None
+    last_task: int = 0
     started_at: float | None = None
     totals: _Totals | None = None
     iteration: int = 0
@@ -133,7 +135,9 @@ class EngineReader:
         iterations = self._fresh(items(data.get("iterations")))
         services = [service for iteration in iterations for service in services_of(iteration)]
         services = self._missed(state, services, gap=data.get("gap") is True) + services
-        return self._read(state, iterations, services, parts={}, restarted=restarted)
+        tasks = fresh_tasks(items(data.get("tasks")), self.last_task)
+        self.last_task = tasks[-1]["n"] if tasks else self.last_task
+        return replace(self._read(state, iterations, services, parts={}, restarted=restarted), tasks=tasks)
 
     def _read(
         self, state: Json, iterations: list[Json], services: list[Service], *, parts: Json, restarted: bool = False
@@ -153,6 +157,7 @@ class EngineReader:
                 "iteration": count(state.get("iteration")),
                 "queue": {"depth": count(queue.get("depth")), "oldest_s": number(queue.get("oldest_s"))},
                 "slots": _slots(state),
+                "units": [],
                 "missing": {},
             },
             iterations=iterations,
@@ -167,7 +172,7 @@ class EngineReader:
         self.started_at = started if started is not None else self.started_at
         if not (moved or back):
             return False
-        self.last_iteration, self.totals = None, None
+        self.last_iteration, self.last_task, self.totals = None, 0, None
         return True
 
     def _fresh(self, raw: list[Any]) -> list[Json]:

@@ -15,6 +15,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "processing": ("llamacpp:requests_processing",),
     "deferred": ("llamacpp:requests_deferred",),
     "kv_used": ("llamacpp:kv_cache_tokens",),
+    "decodes": ("llamacpp:n_decode_total",),
 }
 
 
@@ -44,6 +45,7 @@ class Metrics:
     processing: float | None
     deferred: float | None
     kv_used: float | None
+    decodes: float | None
     process_start: str
 
     @property
@@ -58,6 +60,10 @@ class Metrics:
             return True
         pairs = ((self.prompt_tokens, before.prompt_tokens), (self.generated_tokens, before.generated_tokens))
         return any(now is not None and then is not None and now < then for now, then in pairs)
+
+    def computed_since(self, before: Metrics) -> bool:
+        """Whether batches were computed: tokens are counted only when a request ends."""
+        return self.decodes is not None and before.decodes is not None and self.decodes > before.decodes
 
 
 def parse_metrics(text: str, process_start: str = "") -> Metrics:

@@ -7,68 +7,71 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import monotonic, time
-from urllib.parse import quote
 
 import httpx2
 
 from scheduler_api import wire
-from scheduler_api.health import Health
-from scheduler_api.kinds.base import Condition, Report
-from scheduler_api.kinds.llama_state import LlamaReader, NotServing
+from scheduler_api.kinds.base import Reading, Report
+from scheduler_api.kinds.llama_router import RouterWatch
+from scheduler_api.kinds.llama_state import IsRouter, LlamaReader, NotServing
+from scheduler_api.kinds.polling import SILENT_AFTER_S, Due, Pace, Poller, Read, condition_of_failure
 from scheduler_api.targets import Target
 
-type Read = Callable[[wire.Answer, float], None]
-
-LEAST_GAP_S = 0.25
-SILENT_AFTER_S = 5.0
 #: A busy server answers when its batch is done, which can take many minutes: giving up would only pile up requests there.
 LONGEST_WAIT_S = 3600.0
 IDLE_GAP_S = 1.0
-LONGEST_QUIET_GAP_S = 600.0
 LONGEST_PAUSE_S = 5.0
 PROPS_EVERY_S = 30.0
 METRICS_EVERY_S = 1.0
+#: A router's models are asked side by side, each over a connection of its own.
+MOST_CONNECTIONS = 33
 
 
 @dataclass(slots=True)
-class Poller:
-    """Sends one request at a time and none sooner than LEAST_GAP_S after the last began; tells when one stays unanswered."""
+class ModelWatch:
+    """Polls one model behind one address, and decides what is worth asking it when."""
 
-    client: httpx2.AsyncClient
-    base_url: str
-    silent_after_s: float
-    sent_at: float = -1e9
-    answer: wire.Answer | None = None
+    poller: Poller
+    reader: LlamaReader
+    clock: Callable[[], float]
+    props: Due = field(default_factory=lambda: Due(PROPS_EVERY_S))
+    metrics: Due = field(default_factory=lambda: Due(METRICS_EVERY_S))
+    slots: Due = field(default_factory=lambda: Due(IDLE_GAP_S))
 
-    async def get(self, path: str) -> AsyncGenerator[Condition, None]:
-        """Yields a Condition when the answer is long in coming; then `answer` holds it. Raises NoAnswer."""
-        await asyncio.sleep(max(0.0, self.sent_at + LEAST_GAP_S - monotonic()))
-        self.sent_at = monotonic()
-        self.answer = None
-        request = asyncio.ensure_future(wire.fetch(self.client, self.base_url + path))
-        try:
-            await asyncio.wait({request}, timeout=self.silent_after_s)
-            if not request.done():
-                yield Condition(Health.SILENT, detail=f"{path.partition('?')[0]} is not answered yet", seen=False)
-            self.answer = await request
-        finally:
-            if not request.done():
-                request.cancel()
-                await asyncio.gather(request, return_exceptions=True)
+    async def serving(self) -> AsyncGenerator[Report, None]:
+        """Until something goes wrong. Raises NoAnswer, NotServing or IsRouter."""
+        self.props.at = self.metrics.at = self.slots.at = 0.0
+        while True:
+            for path, read in self._round():
+                async with aclosing(self.poller.ask(path, read, self.clock)) as waiting:
+                    async for condition in waiting:
+                        yield condition
+            yield self.reader.reading(self.clock())
+            await asyncio.sleep(self._until_next())
 
+    def _round(self) -> Iterator[tuple[str, Read]]:
+        """What to ask now, decided anew after each answer."""
+        reader = self.reader
+        metrics_due = reader.wants_metrics and self.metrics.now()
+        slots_due = reader.wants_slots and (reader.expects_work or self.slots.now())
+        if self.props.now() or (reader.must_not_wake and (metrics_due or slots_due)):
+            yield "/props", reader.props
+            self.props.later(0.1 if reader.asleep else 1.0)
+        if reader.wants_metrics and metrics_due:
+            yield "/metrics", reader.metrics
+            self.metrics.later(reader.metrics_factor)
+        if reader.wants_slots and (reader.expects_work or slots_due):
+            yield "/slots", reader.slots
+            self.slots.later(reader.idle_factor)
 
-@dataclass(slots=True)
-class _Due:
-    """When something is to be asked next, on the monotonic clock."""
-
-    every_s: float
-    at: float = 0.0
-
-    def now(self) -> bool:
-        return monotonic() >= self.at
-
-    def later(self, factor: float = 1.0) -> None:
-        self.at = monotonic() + self.every_s * factor
+    def _until_next(self) -> float:
+        """Zero while slots work: the poller itself keeps to four a second."""
+        reader = self.reader
+        if reader.wants_slots and reader.expects_work:
+            return 0.0
+        due = [self.props.at] + ([self.metrics.at] if reader.wants_metrics else [])
+        due += [self.slots.at] if reader.wants_slots else []
+        return min(IDLE_GAP_S, max(0.05, min(due) - monotonic()))
 
 
 @dataclass(slots=True)
@@ -79,66 +82,52 @@ class LlamaServerKind:
     silent_after_s: float = SILENT_AFTER_S
     first_pause_s: float = 0.5
     longest_pause_s: float = LONGEST_PAUSE_S
-    props: _Due = field(default_factory=lambda: _Due(PROPS_EVERY_S))
-    metrics: _Due = field(default_factory=lambda: _Due(METRICS_EVERY_S))
-    slots: _Due = field(default_factory=lambda: _Due(IDLE_GAP_S))
 
     async def watch(self, target: Target, *, quiet: bool) -> AsyncGenerator[Report, None]:
-        reader = LlamaReader(key_given=bool(target.api_key), quiet=quiet)
-        pause = self.first_pause_s
-        async with wire.async_client(target, LONGEST_WAIT_S) as client:
-            poller = Poller(client, target.base_url, self.silent_after_s)
-            while True:
-                try:
-                    async with aclosing(self._serving(poller, reader)) as reports:
-                        async for report in reports:
-                            pause = self.first_pause_s
-                            yield report
-                except wire.NoAnswer as failure:
-                    silent = failure.failure == "timeout" and failure.text == "no answer in time"
-                    yield Condition(Health.SILENT if silent else Health.DOWN, failure.text, seen=False)
-                except NotServing as stop:
-                    yield stop.condition
-                await asyncio.sleep(pause)
-                pause = min(self.longest_pause_s, pause * 2)
+        async with wire.async_client(target, LONGEST_WAIT_S, MOST_CONNECTIONS) as client:
+            pace = Pace()
+            model = self._model(client, target, pace, quiet=quiet)
+            router = RouterWatch(
+                poller=model.poller,
+                key_given=bool(target.api_key),
+                clock=self.clock,
+                watch_model=lambda query, gently: self._again(
+                    self._model(client, target, pace, quiet=gently, query=query).serving
+                ),
+                quiet=quiet,
+            )
+            async for report in self._again(lambda: self._serving(model, router)):
+                yield report
 
-    async def _serving(self, poller: Poller, reader: LlamaReader) -> AsyncGenerator[Report, None]:
+    def _model(self, client: httpx2.AsyncClient, target: Target, pace: Pace, *, quiet: bool, query: str = "") -> ModelWatch:
+        poller = Poller(client, target.base_url, pace, LONGEST_WAIT_S, self.silent_after_s, query)
+        return ModelWatch(poller, LlamaReader(key_given=bool(target.api_key), quiet=quiet), self.clock)
+
+    async def _serving(self, model: ModelWatch, router: RouterWatch) -> AsyncGenerator[Report, None]:
         """From the first sign of life until something goes wrong. Raises NoAnswer or NotServing."""
-        async for report in self._ask(poller, "/health", reader.health):
+        async for report in model.poller.ask("/health", model.reader.health, self.clock):
             yield report
-        self.props.at = self.metrics.at = self.slots.at = 0.0
-        while True:
-            for path, read in self._round(reader):
-                async for report in self._ask(poller, path, read):
+        try:
+            async with aclosing(model.serving()) as reports:
+                async for report in reports:
                     yield report
-            yield reader.reading(self.clock())
-            await asyncio.sleep(self._until_next(reader))
+        except IsRouter:
+            async with aclosing(router.serving(model.reader.info)) as reports:
+                async for report in reports:
+                    yield report
 
-    def _round(self, reader: LlamaReader) -> Iterator[tuple[str, Read]]:
-        """What to ask now, decided anew after each answer."""
-        metrics_due = reader.wants_metrics and self.metrics.now()
-        slots_due = reader.wants_slots and (reader.expects_work or self.slots.now())
-        if self.props.now() or (reader.must_not_wake and (metrics_due or slots_due)):
-            yield "/props", reader.props
-            self.props.later(0.1 if reader.asleep else 1.0)
-        if reader.wants_metrics and metrics_due:
-            yield "/metrics", reader.metrics
-            self.metrics.later()
-        if reader.wants_slots and (reader.expects_work or slots_due):
-            yield "/slots", reader.slots
-            self.slots.later(reader.idle_factor)
-
-    def _until_next(self, reader: LlamaReader) -> float:
-        """Zero while slots work: the poller itself keeps to four a second."""
-        if reader.wants_slots and reader.expects_work:
-            return 0.0
-        due = [self.props.at] + ([self.metrics.at] if reader.wants_metrics else [])
-        due += [self.slots.at] if reader.wants_slots else []
-        return min(IDLE_GAP_S, max(0.05, min(due) - monotonic()))
-
-    async def _ask(self, poller: Poller, path: str, read: Read) -> AsyncGenerator[Report, None]:
-        async with aclosing(poller.get(quote(path))) as waiting:
-            async for condition in waiting:
-                yield condition
-        if poller.answer is not None:
-            read(poller.answer, self.clock())
+    async def _again(self, serving: Callable[[], AsyncGenerator[Report, None]]) -> AsyncGenerator[Report, None]:
+        """Begins anew whenever it goes wrong, with growing pauses, and tells what went wrong."""
+        pause = self.first_pause_s
+        while True:
+            try:
+                async with aclosing(serving()) as reports:
+                    async for report in reports:
+                        pause = self.first_pause_s if isinstance(report, Reading) else pause
+                        yield report
+            except wire.NoAnswer as failure:
+                yield condition_of_failure(failure)
+            except NotServing as stop:
+                yield stop.condition
+            await asyncio.sleep(pause)
+            pause = min(self.longest_pause_s, pause * 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass, field
 
 from scheduler_api.figures import Service
@@ -16,7 +17,7 @@ from scheduler_api.wire import Answer
 
 WHY_NOT = "This server cannot switch policies: it is a stock llama-server, whose order and phases are compiled in."
 
-_NEVER_TOLD = {
+NEVER_TOLD = {
     "iterations": "This server does not report its batches.",
     "policy": "A stock llama-server has no policies to report.",
     "phase": "A stock llama-server does not report phases.",
@@ -29,10 +30,15 @@ _NOT_IN_PROPS = ("n_ctx", "n_batch", "n_ubatch", "n_threads", "kv_mode", "kv_fro
 SLOTS_OFF = "The slots view is disabled on this server (it was started with --no-slots)."
 METRICS_OFF = "Queue depth is in /metrics, which is off on this server; it is on with --metrics."
 QUEUE_NOT_EXPORTED = "This version of llama-server does not export the queue depth."
-ROUTER = "This address is a router of several models; the slots of each are behind that model's own server."
+KEPT_AWAKE = (
+    "Asking for slots counts as use and keeps this server from going to sleep; start it with --metrics, or register it as quiet."
+)
 ASLEEP = "The model is asleep; watching does not wake it."
 REDIRECTS = "Redirects are not followed; register the final address."
 LONGEST_IDLE_GAP_S = 600
+#: Builds from here on (September 2026) answer /metrics without counting it as use; in earlier ones it wakes a sleeping model.
+METRICS_FREE_SINCE = 10_900
+_BUILD = re.compile(r"b(\d+)")
 
 
 class NotServing(Exception):
@@ -43,8 +49,25 @@ class NotServing(Exception):
         self.condition = condition
 
 
+class IsRouter(Exception):
+    """The address is a router of several models."""
+
+
 def _is_off(answer: Answer) -> bool:
     return answer.status in (404, 501)
+
+
+def check(answer: Answer, *, key_given: bool) -> None:
+    """Raises NotServing for an answer that tells of the server as a whole."""
+    if answer.status in (401, 403):
+        reason = "Key not accepted" if key_given else "Key needed"
+        raise NotServing(Condition(Health.UNAUTHORISED, reason, answer.error_message()))
+    if answer.status == 503:
+        raise NotServing(Condition(Health.LOADING, "", answer.error_message()))
+    if answer.status >= 500 and not _is_off(answer):
+        raise NotServing(Condition(Health.DOWN, f"answers {answer.status}", answer.error_message()))
+    if 300 <= answer.status < 400:
+        raise NotServing(Condition(Health.DOWN, "redirects elsewhere", REDIRECTS))
 
 
 @dataclass(slots=True)
@@ -61,10 +84,12 @@ class LlamaReader:
     off: dict[str, str] = field(default_factory=dict)
     asleep: bool = False
     can_sleep: bool = False
+    metrics_free: bool = False
     restarted: bool = False
     loading_seen: bool = False
     idle_polls: int = 0
     tokens_unseen: bool = False
+    progressed: bool = False
     pending: list[Service] = field(default_factory=list)
 
     # What to ask
@@ -99,44 +124,44 @@ class LlamaReader:
             return float(LONGEST_IDLE_GAP_S)
         return float(min(LONGEST_IDLE_GAP_S, 2**self.idle_polls)) if self.quiet else 1.0
 
+    @property
+    def metrics_factor(self) -> float:
+        """How much longer than usual the metrics of an idle server are left alone, where asking for them counts as use."""
+        if self.metrics_free or not self.quiet or self.expects_work:
+            return 1.0
+        return float(min(LONGEST_IDLE_GAP_S, 2**self.idle_polls))
+
     def _metrics_working(self) -> bool | None:
         return self.last_metrics.working if self.last_metrics is not None else None
 
     # What was answered
 
     def _check(self, answer: Answer) -> None:
-        """Raises NotServing for what holds for the server as a whole."""
-        if answer.status in (401, 403):
-            reason = "Key not accepted" if self.key_given else "Key needed"
-            raise NotServing(Condition(Health.UNAUTHORISED, reason, answer.error_message()))
-        if answer.status == 503:
-            self.loading_seen = True
-            raise NotServing(Condition(Health.LOADING, "", answer.error_message()))
-        if answer.status >= 500 and not _is_off(answer):
-            raise NotServing(Condition(Health.DOWN, f"answers {answer.status}", answer.error_message()))
-        if 300 <= answer.status < 400:
-            raise NotServing(
-                Condition(Health.DOWN, "redirects elsewhere", "Redirects are not followed; register the final address.")
-            )
+        self.loading_seen |= answer.status == 503
+        check(answer, key_given=self.key_given)
 
     def health(self, answer: Answer, now: float) -> None:
         self._check(answer)
 
     def props(self, answer: Answer, now: float) -> None:
         self._check(answer)
-        raw = mapping(_json(answer)) if answer.status == 200 else {}
+        raw = mapping(json_of(answer)) if answer.status == 200 else {}
+        if raw.get("role") == "router":
+            self.info = _info(raw)
+            raise IsRouter
         self.can_sleep, self.asleep = "is_sleeping" in raw, raw.get("is_sleeping") is True
         if self.asleep:
             self.quiet = True  # it has shown that it sleeps when left alone
             self.frame_slots, self.last_metrics = None, None
-        self.info = _info(raw)
+        shape = self.info.get("slots_shape", "")
+        self.info = _info(raw) | {"slots_shape": shape}
+        build = _BUILD.search(self.info["build"])
+        self.metrics_free = build is not None and int(build[1]) >= METRICS_FREE_SINCE
         self.off = {}
         if raw.get("endpoint_slots") is False:
             self.off["slots"] = SLOTS_OFF
         if raw.get("endpoint_metrics") is False:
             self.off["metrics"] = METRICS_OFF
-        if raw.get("role") == "router":
-            self.off["slots"] = self.off["metrics"] = ROUTER
 
     def metrics(self, answer: Answer, now: float) -> None:
         if answer.status != 200:
@@ -151,8 +176,11 @@ class LlamaReader:
         elif before is not None:
             grown = _between(before, found, since, now)
             self.tokens_unseen |= grown.prompt + grown.generated > 0
-            if "slots" in self.off:
+            self.progressed |= self.tokens_unseen or found.computed_since(before)
+            if "slots" in self.off and grown.prompt + grown.generated > 0:
                 self.pending.append(grown)
+        if not self.metrics_free and not self.expects_work:
+            self.idle_polls += 1
 
     def slots(self, answer: Answer, now: float) -> None:
         if answer.status != 200:
@@ -161,7 +189,7 @@ class LlamaReader:
             self.off["slots"] = SLOTS_OFF if _is_off(answer) else _refusal(answer, "/slots")
             return
         self.tokens_unseen = False
-        raws = parse_slots(_json(answer))
+        raws = parse_slots(json_of(answer))
         if self.tracker.has_restarted(raws):
             self._restart()
         self.frame_slots, services = self.tracker.update(raws, now)
@@ -181,6 +209,7 @@ class LlamaReader:
         restarted = self.restarted or self.loading_seen
         self.restarted = self.loading_seen = False
         services, self.pending = self.pending, []
+        progressed, self.progressed = self.progressed, False
         slots, missing = self._slots_and_missing()
         deferred = self.last_metrics.deferred if self.last_metrics is not None else None
         return Reading(
@@ -195,16 +224,18 @@ class LlamaReader:
                 "iteration": None,
                 "queue": None if deferred is None else {"depth": int(deferred), "oldest_s": None},
                 "slots": slots,
+                "units": [],
                 "missing": missing,
             },
             services=services,
             restarted=restarted,
             working=False if self.asleep else self._metrics_working(),
+            progressed=progressed,
             asleep=self.asleep,
         )
 
     def _slots_and_missing(self) -> tuple[list[Json], Json]:
-        missing = dict(_NEVER_TOLD)
+        missing = dict(NEVER_TOLD)
         if self.asleep:
             missing |= {"slots": ASLEEP, "queue": ASLEEP}
         elif "slots" in self.off:
@@ -213,10 +244,12 @@ class LlamaReader:
             missing["queue"] = self.off["metrics"]
         elif self.last_metrics is not None and self.last_metrics.deferred is None:
             missing["queue"] = QUEUE_NOT_EXPORTED
+        if self.can_sleep and not self.quiet and "metrics" in self.off and "slots" not in self.off:
+            missing["sleep"] = KEPT_AWAKE
         return self.frame_slots or [], missing
 
 
-def _json(answer: Answer) -> object:
+def json_of(answer: Answer) -> object:
     """Raises NotServing when it is none."""
     try:
         found: object = answer.json()
@@ -227,7 +260,7 @@ def _json(answer: Answer) -> object:
 
 def _refusal(answer: Answer, path: str) -> str:
     message = answer.error_message()
-    return ROUTER if "model name is missing" in message else message or f"{path} answers {answer.status}."
+    return message or f"{path} answers {answer.status}."
 
 
 def _info(props: Json) -> Json:

@@ -7,10 +7,11 @@ from typing import Any
 
 from scheduler_api.figures import Figures, Rates, Work
 from scheduler_api.frames import KEPT_ITERATIONS, State
-from scheduler_api.health import SEEN, Health, HealthRecord
+from scheduler_api.health import ANSWERS, NOT_SERVING_AFTER_S, SEEN, Health, HealthRecord
 from scheduler_api.kinds.base import Condition, Reading, Report
 from scheduler_api.kinds.fields import Json, count, mapping, text
 from scheduler_api.observer.marks import KEPT_MARKS, policy_mark, restart_mark
+from scheduler_api.observer.memory import Memory
 
 #: A server's clock this far off the console's is taken as another clock; nearer, the difference is the way's delay.
 CLOCK_TOLERANCE_S = 2.0
@@ -23,7 +24,16 @@ _INFO = (
     *("kv_mode", "kv_from", "kv_used", "kv_size", "started_at"),
 )
 _TEXTS = frozenset({"build", "model", "backend"})
-_NOT_READ: Json = {"policy": None, "phase": None, "cursor": None, "anchor": None, "iteration": None, "queue": None, "slots": []}
+_NOT_READ: Json = {
+    "policy": None,
+    "phase": None,
+    "cursor": None,
+    "anchor": None,
+    "iteration": None,
+    "queue": None,
+    "slots": [],
+    "units": [],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +61,11 @@ class Board:
     iterations: list[Json] = field(default_factory=list)
     marks: list[Json] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
+    memory: Memory = field(default_factory=Memory)
     working: bool | None = None
     clock_offset: float = 0.0
     seen_shown: float | None = None
+    stands_since: float | None = None
 
     def restore(self, stored: State) -> None:
         """Goes on from a state that an earlier observer left: its marks, and what it takes to notice a restart since."""
@@ -69,20 +81,21 @@ class Board:
 
     def _enter(self, condition: Condition, now: float) -> None:
         self.health.enter(condition.state, now, condition.reason, condition.detail, seen=condition.seen)
+        self.stands_since = None  # what goes on while it does not answer is not known
         if condition.state in SEEN:
             return
         policy = self.parts["policy"]  # kept to tell a switch that happens meanwhile; `state` does not show it
         self.parts |= _NOT_READ | {"policy": policy}
         self.working = None
         self.figures.forget_work()
+        self.memory.recorder.lost()
 
     def _read(self, reading: Reading, now: float) -> None:
         offset = reading.t - now
         self.clock_offset = offset if abs(offset) > CLOCK_TOLERANCE_S else 0.0
-        self.health.enter(Health.UP, now, "Asleep" if reading.asleep else "", seen=True)
         info = mapping(reading.parts.get("info"))
         if reading.restarted or self._another_process(info):
-            self._restart(reading.t)
+            self._restart(reading.t, reading.who)
         elif (mark := policy_mark(self.parts["policy"], reading.parts.get("policy"), reading.t)) is not None:
             self._mark(mark)
         self.parts |= {name: value for name, value in reading.parts.items() if name not in ("info", "missing")}
@@ -93,18 +106,54 @@ class Board:
         after = self.iterations[-1]["i"] if self.iterations else -1
         fresh = [iteration for iteration in reading.iterations if iteration["i"] > after]
         self.iterations = [*self.iterations, *fresh][-KEPT_ITERATIONS:] if fresh else self.iterations
+        self.memory.read(reading, fresh, self.parts["slots"])
+        self._note_work(progressed=reading.progressed or bool(reading.services), now=now)
+        if reading.asleep:
+            self.health.enter(Health.SLEEPING, now, seen=True)
+        else:
+            self._judge(now, seen=True)
 
     def _another_process(self, info: Json) -> bool:
         before, now = self.info.get("started_at"), info.get("started_at")
         return before is not None and now is not None and abs(now - before) > 0.001
 
-    def _restart(self, t: float) -> None:
+    def _restart(self, t: float, who: str) -> None:
         self.iterations = []
         self.figures.forget_work()
-        self._mark(restart_mark(t))
+        self.memory.restart(t)
+        self._mark(restart_mark(t, who))
+
+    def _note_work(self, *, progressed: bool, now: float) -> None:
+        """Since when the work that there is gets no token; None without work."""
+        if not self._has_work():
+            self.stands_since = None
+        elif progressed or self.stands_since is None:
+            self.stands_since = now
+
+    def _has_work(self) -> bool:
+        queued = (count(mapping(self.parts["queue"]).get("depth")) or 0) > 0
+        return queued or bool(self.working) or any(slot["state"] != "idle" for slot in self.parts["slots"])
+
+    def _judge(self, now: float, *, seen: bool) -> None:
+        """Up, or up but not serving when work has stood still for too long."""
+        stands = self.stands_since is not None and now - self.stands_since >= NOT_SERVING_AFTER_S
+        self.health.stood_since = self.stands_since
+        state, detail = (Health.NOT_SERVING, self._what_waits()) if stands else (Health.UP, "")
+        self.health.enter(state, now, detail=detail, seen=seen)
+
+    def _what_waits(self) -> str:
+        busy = sum(slot["state"] != "idle" for slot in self.parts["slots"])
+        running = sum(unit["running"] or 0 for unit in self.parts["units"]) if not busy else 0
+        depth = count(mapping(self.parts["queue"]).get("depth"))
+        told = [
+            f"{busy} of its slots have work" if busy else f"{running} requests run" if running else "",
+            f"{depth} wait" if depth else "",
+        ]
+        return ", ".join(part for part in told if part) or "work is there"
 
     def _mark(self, mark: Json) -> None:
         self.marks = [*self.marks, mark][-KEPT_MARKS:]
+        self.memory.recorder.mark(mark, mark["t"])
 
     def name_author(self, version: int, name: str) -> None:
         """Puts the name from the audit on the newest mark of that policy version."""
@@ -124,9 +173,13 @@ class Board:
 
     def state(self, now: float, seq: int) -> State:
         seen = self.health.state in SEEN
-        if self.health.state is Health.UP:
+        if self.health.state in (Health.UP, Health.NOT_SERVING):
+            self._judge(now, seen=False)
+        if self.health.state in ANSWERS:
             depth = count(mapping(self.parts["queue"]).get("depth"))
             self.figures.watch(now + self.clock_offset, depth)
+        why = "" if seen else self.health.text(now, None)
+        self.memory.look(now + self.clock_offset, why, self.parts, self.info, self.missing)
         rates = self.figures.rates(now + self.clock_offset)
         return {
             "seq": seq,
@@ -136,17 +189,19 @@ class Board:
             "info": dict(self.info),
             "policy": self.parts["policy"] if seen else None,
             "switching": self.parts["switching"] if seen else self._cannot_switch(now),
-            **{name: self.parts[name] for name in ("phase", "cursor", "anchor", "iteration", "queue")},
+            **{name: self.parts[name] for name in ("phase", "cursor", "anchor", "iteration", "queue", "units")},
             "figures": self._figures(now + self.clock_offset, rates),
             "slots": [slot | {"rate": _rounded(rates.slots.get(slot["id"]))} for slot in self.parts["slots"]],
             "iterations": self.iterations,
+            "tasks": self.memory.tasks,
+            "fairness": self.memory.fairness,
             "marks": self.marks,
             "missing": self.missing if seen else self.missing | self._unseen(now),
         }
 
     def _health(self, now: float) -> Json:
         shown = self.health.as_json(now, self.busy())
-        if self.health.state is Health.UP and self.health.seen_at is not None:
+        if self.health.state in ANSWERS and self.health.seen_at is not None:
             if self.seen_shown is None or self.health.seen_at - self.seen_shown >= SEEN_STEP_S:
                 self.seen_shown = self.health.seen_at
             shown["seen_at"] = self.seen_shown

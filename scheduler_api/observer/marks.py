@@ -9,8 +9,9 @@ from scheduler_api.kinds.fields import Json, count, mapping, number, text
 KEPT_MARKS = 20
 
 
-def restart_mark(t: float) -> Json:
-    return {"t": t, "iteration": None, "kind": "restart", "text": "restarted", "by": "", "version": None}
+def restart_mark(t: float, who: str = "") -> Json:
+    """`who`: the part of the server that restarted; "" for the whole."""
+    return {"t": t, "iteration": None, "kind": "restart", "text": f"{who} restarted".strip(), "by": "", "version": None}
 
 
 def policy_mark(before: Any, after: Any, t: float) -> Json | None:

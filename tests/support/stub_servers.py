@@ -160,6 +160,110 @@ class FakeLlamaServer(FakeServer):
         return Response(self.metrics, media_type="text/plain", headers=headers)
 
 
+NO_MODEL: Json = {"error": {"code": 400, "message": "model name is missing from the request", "type": "invalid_request_error"}}
+NOT_LOADED: Json = {"error": {"code": 400, "message": "model is not loaded", "type": "invalid_request_error"}}
+
+
+@dataclass
+class FakeRouter(FakeServer):
+    """A llama-server that routes: each model is a FakeLlamaServer of its own, asked by `?model=`.
+
+    `status` is what /models says of each; a question to one that is unloaded loads it unless `autoload=false`, and one to a
+    sleeping model wakes it whatever it says, as the real one does. `woken` holds the names of those.
+    """
+
+    models: dict[str, FakeLlamaServer] = field(default_factory=dict)
+    status: dict[str, Json] = field(default_factory=dict)
+    woken: list[str] = field(default_factory=list)
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def routes(self) -> list[Route]:
+        asked = [Route(path, self._proxied) for path in ("/props", "/slots", "/metrics")]
+        return [Route("/health", self._health), Route("/models", self._models), *asked]
+
+    async def _health(self, request: Request) -> Response:
+        return await self.enter(request, public=True) or JSONResponse({"status": "ok"})
+
+    async def _models(self, request: Request) -> Response:
+        data = [{"id": name, "object": "model", "status": {"args": [], **self.status[name]}} for name in self.models]
+        return await self.enter(request) or JSONResponse({"data": data, "object": "list"})
+
+    async def _proxied(self, request: Request) -> Response:
+        if (refusal := await self.enter(request)) is not None:
+            return refusal
+        name, path = request.query_params.get("model", ""), request.url.path
+        if not name:
+            own = {"role": "router", "model_path": "none", "build_info": "b11549-abc"}
+            return JSONResponse(own) if path == "/props" else JSONResponse(NO_MODEL, 400)
+        self.asked[name, path] += 1
+        value = self.status[name]["value"]
+        if value == "unloaded" and request.query_params.get("autoload") == "false":
+            return JSONResponse(NOT_LOADED, 400)
+        if value != "loaded" and path != "/props":
+            self.woken.append(name)
+            self.status[name] = {"value": "loaded"}
+        answers = {"/props": self.models[name]._props, "/slots": self.models[name]._slots, "/metrics": self.models[name]._metrics}
+        return await answers[path](request)
+
+
+VLLM_METRICS = """# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="qwen"} 3.0
+vllm:num_requests_running{engine="1",model_name="qwen"} 0.0
+vllm:num_requests_waiting{engine="0",model_name="qwen"} 2.0
+vllm:num_requests_waiting{engine="1",model_name="qwen"} 0.0
+vllm:engine_sleep_state{engine="0",model_name="qwen",sleep_state="awake"} 1.0
+vllm:engine_sleep_state{engine="1",model_name="qwen",sleep_state="awake"} 1.0
+vllm:kv_cache_usage_perc{engine="0",model_name="qwen"} 0.42
+vllm:kv_cache_usage_perc{engine="1",model_name="qwen"} 0.0
+vllm:prefix_cache_queries_total{engine="0",model_name="qwen"} 1000.0
+vllm:prefix_cache_hits_total{engine="0",model_name="qwen"} 600.0
+vllm:prompt_tokens_total{engine="0",model_name="qwen"} 5000.0
+vllm:prompt_tokens_total{engine="1",model_name="qwen"} 100.0
+vllm:generation_tokens_total{engine="0",model_name="qwen"} 900.0
+vllm:generation_tokens_total{engine="1",model_name="qwen"} 40.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.1",model_name="qwen"} 4.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5",model_name="qwen"} 8.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="1.0",model_name="qwen"} 9.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="qwen"} 10.0
+vllm:time_to_first_token_seconds_count{engine="0",model_name="qwen"} 10.0
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="qwen"} 9.5
+vllm:inter_token_latency_seconds_bucket{engine="0",le="0.01",model_name="qwen"} 50.0
+vllm:inter_token_latency_seconds_bucket{engine="0",le="0.05",model_name="qwen"} 90.0
+vllm:inter_token_latency_seconds_bucket{engine="0",le="+Inf",model_name="qwen"} 90.0
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="1000"} 1.0
+process_start_time_seconds 1000.5
+"""
+
+
+@dataclass
+class FakeVllm(FakeServer):
+    """A vLLM by its answers. Its key guards /v1 alone, as the real one's does; `metrics` None: no such path."""
+
+    metrics: str | None = VLLM_METRICS
+    health_status: int = 200
+    model: str = "qwen"
+
+    def routes(self) -> list[Route]:
+        paths = {"/health": self._health, "/metrics": self._metrics, "/version": self._version, "/v1/models": self._models}
+        return [Route(path, handler) for path, handler in paths.items()]
+
+    async def _health(self, request: Request) -> Response:
+        return await self.enter(request, public=True) or Response(status_code=self.health_status)
+
+    async def _version(self, request: Request) -> Response:
+        return await self.enter(request, public=True) or JSONResponse({"version": "0.32.0"})
+
+    async def _models(self, request: Request) -> Response:
+        data = [{"id": self.model, "object": "model", "owned_by": "vllm", "max_model_len": 32768}]
+        return await self.enter(request) or JSONResponse({"object": "list", "data": data})
+
+    async def _metrics(self, request: Request) -> Response:
+        if (refusal := await self.enter(request, public=True)) is not None:
+            return refusal
+        return Response(status_code=404) if self.metrics is None else Response(self.metrics, media_type="text/plain")
+
+
 POLICY_FIELDS: Json = {
     "prefill_order": {
         "values": ["physical", "rotating"],
@@ -211,6 +315,7 @@ class FakeEngine(FakeServer):
     started_at: float = 1000.0
     changed_at: float = field(default_factory=time.time)
     iterations: list[Json] = field(default_factory=list)
+    tasks: list[Json] = field(default_factory=list)
     patch_answer: tuple[int, Any] | None = None
     ignore_patches: bool = False
     resumed_after: list[str | None] = field(default_factory=list)
@@ -292,7 +397,7 @@ class FakeEngine(FakeServer):
                 told = self.updates
                 fresh = [each for each in self.iterations if each["i"] > after]
                 after = max(after, self.last)
-                data = json.dumps({"gap": False, "state": self.state(), "iterations": fresh})
+                data = json.dumps({"gap": False, "state": self.state(), "iterations": fresh, "tasks": self.tasks})
                 yield f"event: update\nid: {after}\ndata: {data}\n\n".encode()
             await asyncio.sleep(0.02)
 

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from scheduler_api import kinds
 from scheduler_api.kinds.llama_server import LlamaServerKind
-from scheduler_api.kinds.llama_state import ASLEEP, METRICS_OFF, ROUTER, SLOTS_OFF, WHY_NOT
+from scheduler_api.kinds.llama_state import ASLEEP, METRICS_OFF, SLOTS_OFF, WHY_NOT
 from scheduler_api.models import Server
 from tests.integration.scheduler_api.conftest import observing, register
 from tests.support.stub_servers import IDLE_SLOT, FakeLlamaServer, busy_slot, running
@@ -146,15 +146,6 @@ async def test_watching_does_not_keep_a_server_from_sleeping() -> None:
             assert state["missing"]["slots"] == ASLEEP
             await asyncio.sleep(2)
             assert stock.woken == 0
-
-
-async def test_a_router_is_told_apart_from_a_failure() -> None:
-    error = {"error": {"code": 400, "message": "model name is missing from the request", "type": "invalid_request_error"}}
-    with running(FakeLlamaServer(slots_answer=(400, error))) as stock:
-        server = await add(stock.url)
-        async with observing() as watching:
-            state = await watching.until(server, is_up)
-    assert (state["health"]["state"], state["missing"]["slots"]) == ("up", ROUTER)
 
 
 async def test_after_clients_went_away_no_slot_stays_busy() -> None:

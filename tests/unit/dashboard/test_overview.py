@@ -85,14 +85,14 @@ GIVEN = {"name": "forge", "base_url": "http://127.0.0.1:9", "kind": "auto", "api
 def test_an_admin_registers_a_server(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def register(name: str, base_url: str, kind: str, api_key: str, by: Any) -> Server:
-        asked.append((name, base_url, kind, api_key, by.get_username()))
+    def register(name: str, base_url: str, kind: str, api_key: str, by: Any, *, quiet: bool) -> Server:
+        asked.append((name, base_url, kind, api_key, by.get_username(), quiet))
         return Server.objects.create(name=name, kind="engine", base_url=base_url, enabled=False)
 
     monkeypatch.setattr(servers, "register", register)
-    response = admin_client.post(reverse("server-add"), GIVEN)
+    response = admin_client.post(reverse("server-add"), GIVEN | {"quiet": "on"})
     assert response.headers["Location"] == reverse("server", args=[Server.objects.get().pk])
-    assert asked == [("forge", "http://127.0.0.1:9", "auto", "secret", "ada")]
+    assert asked == [("forge", "http://127.0.0.1:9", "auto", "secret", "ada", True)]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_an_admin_registers_a_server(admin_client: Client, monkeypatch: pytest.M
 def test_a_refused_registration_stands_at_its_field(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
-    def register(*_: Any) -> Server:
+    def register(*_: Any, **more: Any) -> Server:
         raise error
 
     monkeypatch.setattr(servers, "register", register)

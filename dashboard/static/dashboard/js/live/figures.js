@@ -1,7 +1,7 @@
 // The four figures and their sparklines.
 import { duration, grouped } from "../frame/format.js";
 import { attr, el, set } from "./dom.js";
-import { missing } from "./words.js";
+import { ANSWERS, missing } from "./words.js";
 
 const WIDTH = 200;
 const HEIGHT = 32;
@@ -63,7 +63,7 @@ export class Figures {
     if (known) set(shown, value);
     else if (!shown.querySelector(".un")) shown.replaceChildren(el("span", "un", "unknown"));
     set(node.querySelector("[data-u]"), known ? unit : "");
-    set(node.querySelector("[data-w]"), known ? words : missing(state, name) || (state.health.state === "up" ? "" : "not known while it does not answer"));
+    set(node.querySelector("[data-w]"), known ? words : missing(state, name) || (ANSWERS.has(state.health.state) ? "" : "not known while it does not answer"));
     this.#spark(node, series ?? [], state.t, step);
   }
 

@@ -3,8 +3,6 @@ import { duration, grouped } from "../frame/format.js";
 import { el, mark, rebuild, remark, set, show, slotName } from "./dom.js";
 import * as words from "./words.js";
 
-const SILENT_WORDS = { down: "Down", silent: "Busy, no answer", unauthorised: "Unauthorised" };
-
 export class Head {
   constructor(page) {
     this.page = page;
@@ -24,14 +22,12 @@ export class Head {
   tick(now) {
     const { health } = this.state;
     const age = health.seen_at === null || health.seen_at === undefined ? null : now - health.seen_at;
-    const calm = health.state === "up";
+    const calm = words.ANSWERS.has(health.state);
     set(this.part("seen"), calm ? "" : age === null ? "never seen" : `last seen ${duration(Math.max(age, 0))} ago`);
     const trouble = this.part("trouble");
-    const bad = health.state in SILENT_WORDS;
-    show(trouble, bad);
-    if (!bad || !trouble) return;
-    const since = health.since ? ` for ${duration(Math.max(now - health.since, 0))}` : "";
-    set(trouble.querySelector("span"), `${health.text || SILENT_WORDS[health.state]}${since}${health.detail ? `: ${health.detail}` : ""}. What stands below is what was seen last.`);
+    const told = words.trouble(health, now);
+    show(trouble, Boolean(told));
+    if (told && trouble) set(trouble.querySelector("span"), told);
   }
 
   #health(state) {

@@ -2,7 +2,7 @@
 import { duration, grouped } from "../frame/format.js";
 import { attr, remark, set, show, slotClass } from "./dom.js";
 import { Detail } from "./detail.js";
-import { STATE_MARKS, summary } from "./words.js";
+import { ANSWERS, STATE_MARKS, summary } from "./words.js";
 
 const MANY = 24;
 const AHEAD = "200px"; // rows a short way out of sight are written too, so that scrolling meets no old ones
@@ -38,7 +38,7 @@ class Row {
     this.node.className = `${slot.state}${this.detail ? " open" : ""}`;
     remark(this.mark, STATE_MARKS[slot.state] ?? "unknown");
     set(f.state, slot.state);
-    set(f.client, slot.client ?? "");
+    set(f.client, slot.client || (slot.model ?? ""));
     set(f.task, slot.task === null || slot.task === undefined ? "" : `task ${slot.task}`);
     this.#prompt(slot, busy);
     set(f.generated, busy ? grouped(slot.n_generated) : "");
@@ -103,7 +103,7 @@ export class Slots {
   tick(now) {
     // A server that does not answer is shown as it was seen last: its times stand still.
     const { health } = this.state;
-    const at = health.state === "up" ? now : Math.min(now, health.seen_at ?? now);
+    const at = ANSWERS.has(health.state) ? now : Math.min(now, health.seen_at ?? now);
     for (const row of this.rows.values()) if (row.seen && !row.node.hidden) row.tick(at);
   }
 

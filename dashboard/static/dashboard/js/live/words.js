@@ -1,13 +1,22 @@
 // Names and words of state, the same way dashboard/rows.py and dashboard/present.py write them.
+import { duration } from "../frame/format.js";
+
 export const STATE_MARKS = { idle: "idle", queued: "queued", waiting: "waiting", prompt: "prompt", held: "held", generating: "gen" };
 export const HEALTH = {
   down: ["down", "is-bad", "Down"],
+  not_serving: ["stuck", "is-bad", "Up but not serving"],
   unauthorised: ["lock", "is-warn", "Unauthorised"],
   silent: ["silent", "is-warn", "Busy, no answer"],
   unknown: ["unknown", "q", "Unknown"],
   loading: ["load", "q", "Loading"],
   up: ["up", "q", "Serving"],
+  sleeping: ["sleep", "q", "Asleep"],
 };
+// The server answers, so what it tells is of now.
+export const ANSWERS = new Set(["up", "not_serving", "sleeping"]);
+// Their words already say for how long.
+const TIMED = new Set(["silent", "not_serving"]);
+const IN_TROUBLE = new Set(["down", "not_serving", "silent", "unauthorised"]);
 const ORDER_OF_STATES = ["generating", "prompt", "held", "waiting", "queued", "idle"];
 const SHORT_NAMES = {
   prefill_order: "prefill",
@@ -48,6 +57,14 @@ export function summary(slots) {
   if (!busy) return `${slots.length}, all idle`;
   const parts = ORDER_OF_STATES.filter((name) => counted[name]).map((name) => `${counted[name]} ${name}`).join(", ");
   return busy === slots.length ? `${slots.length}, all busy: ${parts}` : `${slots.length}: ${parts}`;
+}
+
+// One sentence for a server that does not answer or does not serve, as dashboard/first_view.py writes it; "" otherwise.
+export function trouble(health, now) {
+  if (!IN_TROUBLE.has(health.state)) return "";
+  const since = !TIMED.has(health.state) && health.since ? ` for ${duration(Math.max(now - health.since, 0))}` : "";
+  const told = health.detail ? `: ${health.detail.replace(/\.$/, "")}` : "";
+  return `${health.text || HEALTH[health.state][2]}${since}${told}.${ANSWERS.has(health.state) ? "" : " What stands below is what was seen last."}`;
 }
 
 export function cohortWords(state) {
