@@ -1,11 +1,13 @@
 """llama.cpp through cyllama: one context, one sequence for each slot, one sampler chain for each task.
 
-With `samplers` the only module that imports the binding. Defaults are llama-server's, so that both compare on equal terms.
+With `samplers` and `finite` the only module that imports the binding. Defaults are llama-server's, so that both compare on equal
+terms.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +19,11 @@ from typing import Any
 from cyllama.llama import llama_cpp
 
 from engine.backends.base import BackendError, BackendOptions, FimTokens, KvFull, ModelError, ModelInfo
+from engine.backends.finite import NOT_FINITE, CheckedSampler, NotFinite, Sieve, all_finite
 from engine.backends.leftover import Leftover
 from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters, pooling_name, set_modes
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
-from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Shift, Start, TokenProbs
+from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Shift, Start, TokenProbs, Vectors
 
 MAGIC = b"GGUF"
 
@@ -53,6 +56,7 @@ class LlamaBackend:
         self._pieces: dict[int, bytes] = {}
         spells, info = spells_bytes(self._texts), self.info
         self._sampling = SamplerContext(self._vocab, info.n_vocab, info.eog, info.n_ctx_slot, spells)
+        self._sieve = Sieve(self._context, self._samplers, info.n_vocab, info.eog, unified=info.kv_mode == "unified")
         self._n_probs = [0] * options.n_slots
         self._leftovers: list[Leftover | None] = [None] * options.n_slots
         self._wants_probs = False
@@ -72,11 +76,11 @@ class LlamaBackend:
             return Outcome(errors=errors)
         self._decode()
         if self._modes.makes_vectors:
-            return Outcome(errors=errors, vectors=self._modes.vectors(outputs))
-        tokens = self._sample(outputs, errors)
-        if self._wants_probs:
-            return Outcome(tokens, errors, self._probabilities(outputs, tokens))
-        return Outcome(tokens, errors)
+            outcome = Outcome(errors=errors, vectors=self._vectors(outputs, errors))
+        else:
+            tokens = self._sample(outputs, errors)
+            outcome = Outcome(tokens, errors, self._probabilities(outputs, tokens, errors) if self._wants_probs else None)
+        return self._sieved(plan, outcome) if errors else outcome
 
     def _shift(self, shifts: Sequence[Shift], errors: dict[int, str]) -> None:
         context = self._context
@@ -96,7 +100,9 @@ class LlamaBackend:
 
     def _attach_sampler(self, start: Start, errors: dict[int, str]) -> None:
         try:
-            self._samplers[start.slot] = make_sampler(start.task.sampling, self._sampling, start.task.prompt)
+            chain = make_sampler(start.task.sampling, self._sampling, start.task.prompt)
+            always = bool(start.task.sampling.grammar)
+            self._samplers[start.slot] = self._sieve.checked(chain, start.slot, always=always)
             self._n_probs[start.slot] = start.task.sampling.n_probs
             self._leftovers[start.slot] = self._leftover(start) if start.task.sampling.post_sampling_probs else None
             self._wants_probs = any(self._n_probs)
@@ -145,19 +151,46 @@ class LlamaBackend:
 
     def _sample(self, outputs: Sequence[_Output], errors: dict[int, str]) -> dict[int, int]:
         tokens: dict[int, int] = {}
-        samplers, context = self._samplers, self._context
+        samplers, context, eog, doubtful = self._samplers, self._context, self.info.eog, False
         try:
             for row, entry in outputs:
                 if entry.copy_to:
                     break
                 sampler = samplers[entry.slot]
-                tokens[entry.slot] = sampler.sample(context, row)  # type: ignore[union-attr]  # the rare None is caught below
+                token = tokens[entry.slot] = sampler.sample(context, row)  # type: ignore[union-attr]  # the rare None is caught below
+                if token == entry.tokens[-1] or token in eog:
+                    doubtful = True
             else:
+                if doubtful:
+                    self._sieve.look_again(outputs, tokens, errors)
                 return tokens
         except (AttributeError, ValueError, RuntimeError):
             pass
         self._sample_with_care(outputs, tokens, errors)
+        self._sieve.look_again(outputs, tokens, errors)
         return tokens
+
+    def _vectors(self, outputs: Sequence[_Output], errors: dict[int, str]) -> dict[int, Vectors]:
+        vectors = self._modes.vectors(outputs)
+        errors.update((slot, NOT_FINITE) for slot, rows in vectors.items() if not all_finite(rows))
+        return vectors
+
+    def _sieved(self, plan: Plan, outcome: Outcome) -> Outcome:
+        """The outcome without what came from rows that are no numbers, for a batch with an error in it."""
+        lost = self._sieve.drop(plan.entries, outcome.errors, lambda entry: self._run_alone(entry, outcome))
+        return replace(outcome, lost=lost) if lost else outcome
+
+    def _run_alone(self, entry: Entry, outcome: Outcome) -> None:
+        """The same entry with nothing beside it; its slots must have no error."""
+        outputs = self._fill([entry], {})
+        self._decode()
+        if outcome.vectors is not None:
+            outcome.vectors.update(self._vectors(outputs, outcome.errors))
+            return
+        self._sample_with_care(outputs, outcome.tokens, outcome.errors)
+        self._sieve.look_again(outputs, outcome.tokens, outcome.errors, all_doubtful=True)
+        if outcome.probs is not None:
+            outcome.probs.update(self._probabilities(outputs, outcome.tokens, outcome.errors))
 
     def _sample_with_care(self, outputs: Sequence[_Output], tokens: dict[int, int], errors: dict[int, str]) -> None:
         """Children get their cells and a token each; a slot that cannot draw has an error of its own. Goes on behind `tokens`."""
@@ -173,17 +206,23 @@ class LlamaBackend:
                     continue
                 try:
                     tokens[slot] = sampler.sample(self._context, row)
+                except NotFinite as error:
+                    errors[slot] = str(error)
                 except (ValueError, RuntimeError) as error:
                     errors[slot] = f"no token could be drawn: {error}"
 
-    def _probabilities(self, outputs: Sequence[_Output], tokens: dict[int, int]) -> dict[int, TokenProbs]:
+    def _probabilities(self, outputs: Sequence[_Output], tokens: dict[int, int], errors: dict[int, str]) -> dict[int, TokenProbs]:
         """From the row as the model made it, before any sampler, as llama-server does."""
         found: dict[int, TokenProbs] = {}
         for row, entry in outputs:
             wanted = [slot for slot in (entry.slot, *entry.copy_to) if self._n_probs[slot] and slot in tokens]
             if wanted:
                 logits = self._context.get_logits_ith(row)
-                found.update({slot: self._probs_of(slot, logits, tokens[slot]) for slot in wanted})
+                for slot in wanted:
+                    found[slot] = self._probs_of(slot, logits, tokens[slot])
+                    if math.isnan(found[slot].logprob):
+                        del found[slot], tokens[slot]
+                        errors[slot] = NOT_FINITE
         return found
 
     def _leftover(self, start: Start) -> Leftover:
@@ -248,7 +287,8 @@ class LlamaBackend:
         for sampler in self._samplers:
             if sampler is not None:
                 sampler.close()
-        self._samplers = [None] * len(self._samplers)
+        self._samplers[:] = [None] * len(self._samplers)
+        self._sieve.close()
         self._batch.close()
         self._context.close()
         self._model.close()

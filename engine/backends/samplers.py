@@ -1,8 +1,8 @@
 """One chain of llama.cpp's samplers for each task, in llama-server's order, without the links that would do nothing.
 
-Beside `llama` the only module that imports the binding. With a grammar the chain must never be left without a token that fits:
-llama.cpp ends the process then. So bans are heavy penalties there, what the grammar rules out is cut away right behind it, and
-`check_grammar` refuses grammars that could come to a dead end.
+Beside `llama` and `finite` the only module that imports the binding. With a grammar the chain must never be left without a token
+that fits: llama.cpp ends the process then. So bans are heavy penalties there, what the grammar rules out is cut away right behind
+it, and `check_grammar` refuses grammars that could come to a dead end.
 """
 
 from __future__ import annotations

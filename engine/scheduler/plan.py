@@ -133,13 +133,15 @@ class Outcome:
     """What the backend did: a sampled token for each slot whose output was wanted, or an error for the slot alone.
 
     `probs` has an entry for each token whose task asked for probabilities; None when no task did. `vectors` has one for each
-    finished prompt of a batch of embedding or reranking tasks; None for any other batch.
+    finished prompt of a batch of embedding or reranking tasks; None for any other batch. `lost` are slots whose cells the backend
+    dropped since they could not be trusted: with an error the task is over, without one its prompt starts again.
     """
 
     tokens: dict[int, int] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     probs: dict[int, TokenProbs] | None = None
     vectors: dict[int, Vectors] | None = None
+    lost: frozenset[int] = frozenset()
 
 
 class Emission(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -10,7 +10,7 @@ from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.phases import Phases
 from engine.scheduler.plan import Emission, Entry, EntryKind, FinishReason, Outcome, Plan, Progress, Settlement, make
 from engine.scheduler.shifting import Shifting, forget_shifted
-from engine.scheduler.slots import Slot, SlotState
+from engine.scheduler.slots import PROMPT_DONE, Slot, SlotState
 from engine.scheduler.tenancy import Tenancy
 from engine.scheduler.view import Totals
 
@@ -72,7 +72,23 @@ class Settling:
             else:
                 slot.cells.append(entry.tokens[0])
                 self._emit(slot, token, step, now, first=False)
+        if outcome.lost:
+            self._forget(outcome.lost)
         return self._close(step, now)
+
+    def _forget(self, lost: Iterable[int]) -> None:
+        """These slots hold nothing any more: a prompt that is under way starts again, a kept beginning is not kept."""
+        for index in lost:
+            slot = self._slots[index]
+            if slot.state not in PROMPT_DONE:
+                slot.cells.clear()
+                slot.n_cached = 0
+
+    def _book_starts(self, plan: Plan, step: Step) -> None:
+        for start in plan.starts:
+            if self._slots[start.slot].task_id == start.task.id:
+                self._totals.cached_tokens += start.n_past
+                step.started.append((start.slot, start.task.id))
 
     def generated(self, slots: Sequence[Slot], tokens: Mapping[int, int], iteration: int, now: float) -> Settlement:
         """Books a batch in which exactly these slots generated, as `settle` would; nothing is held and nothing waits."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from engine.backends.base import BackendError, KvFull, KvMode
+from engine.backends.finite import CheckedSampler
 from engine.backends.llama import LlamaBackend
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Start
 from engine.scheduler.task import SamplingParams, Task
@@ -204,8 +205,8 @@ def test_token_drawn_at_completion_equals_one_drawn_later_from_the_owned_row(
     tokens = make_prompt(200, seed=12)
     run(backend, prompt(0, tokens[:-1], output=False), starts=[start(0, sampling=sampling), start(1)])
     chain = backend._samplers[0]
-    assert chain is not None
-    untouched = chain.clone()
+    assert isinstance(chain, CheckedSampler)
+    untouched = chain.chain.clone()
     early = run(backend, prompt(0, tokens[-1:], 199)).tokens[0]
     owned = backend._context.get_logits_ith(0)
 

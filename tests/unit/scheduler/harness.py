@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.scheduler.config import SchedulerConfig
@@ -90,10 +90,14 @@ class Bench:
         self.scheduler.submit(replace(task, **more), self.now)  # type: ignore[arg-type]
         return self.next_id
 
-    def step(self, errors: Mapping[int, str] | None = None) -> Settlement:
+    def step(self, errors: Mapping[int, str] | None = None, lost: Collection[int] = ()) -> Settlement:
+        """`lost`: slots whose cells the model drops after the batch."""
         self.now += 1.0
         plan = self.scheduler.plan(self.now)
-        return self.close(plan, self.scheduler.settle(plan, self.model.run(plan, errors), self.now + self.took))
+        outcome = replace(self.model.run(plan, errors), lost=frozenset(lost))
+        for slot in lost:
+            self.model.cells[slot].clear()
+        return self.close(plan, self.scheduler.settle(plan, outcome, self.now + self.took))
 
     def fail(self, message: str = "Compute error.") -> Settlement:
         self.now += 1.0
