@@ -49,7 +49,7 @@ class LlamaBackend:
         self._modes = Modes(self._context, adapters, self.info.pooling, embeddings=options.embeddings)
         self._batch = llama_cpp.LlamaBatch(n_tokens=self._context.n_batch, embd=0, n_seq_max=1)
         self._sequences = [[slot] for slot in range(options.n_slots)]
-        self._samplers: list[llama_cpp.LlamaSampler | None] = [None] * options.n_slots
+        self._samplers: list[llama_cpp.LlamaSampler | CheckedSampler | None] = [None] * options.n_slots
         # Every token's text as one lookup: an answer repeats its whole prompt, and tens of thousands of calls would take the GIL
         # away from the loop thread for that long.
         self._texts: list[bytes] = [self._vocab.token_to_bytes(token, 0, True) for token in range(self.info.n_vocab)]
@@ -65,14 +65,14 @@ class LlamaBackend:
         errors: dict[int, str] = {}
         if plan.group is not self._modes.group:
             self._modes.enter(plan.group)
+        if plan.shifts:
+            self._shift(plan.shifts, errors)
         for start in plan.starts:
             self._start(start, errors)
         for start in plan.child_starts:
             self._attach_sampler(start, errors)
         outputs = self._fill(plan.entries, errors)
         if not outputs and not self._batch.n_tokens:
-        if plan.shifts:
-            self._shift(plan.shifts, errors)
             return Outcome(errors=errors)
         self._decode()
         if self._modes.makes_vectors:
@@ -107,6 +107,7 @@ class LlamaBackend:
             self._leftovers[start.slot] = self._leftover(start) if start.task.sampling.post_sampling_probs else None
             self._wants_probs = any(self._n_probs)
         except (ValueError, OverflowError) as error:
+            self._samplers[start.slot] = None  # nor the former task's
             errors[start.slot] = f"the sampling parameters cannot be used: {error}"
 
     def _fill(self, entries: Sequence[Entry], errors: dict[int, str]) -> list[_Output]:
