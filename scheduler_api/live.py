@@ -37,12 +37,17 @@ def _client(url: str) -> redis.Redis:
     return redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
 
 
+def client() -> redis.Redis:
+    """The one that this process's synchronous code shares."""
+    return _client(settings.REDIS_URL)
+
+
 def read_many(ids: list[int]) -> dict[int, dict[str, Any]]:
     """Parsed states by server id, without those that have none. A dead Valkey reads as no state at all."""
     if not ids:
         return {}
     try:
-        values = _client(settings.REDIS_URL).mget([state_key(pk) for pk in ids])
+        values = client().mget([state_key(pk) for pk in ids])
     except redis.RedisError as error:
         logger.warning("Live states cannot be read: %s", error)
         return {}

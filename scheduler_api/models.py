@@ -68,3 +68,42 @@ class PolicyChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor_name}: {self.changes} on {self.server_id}, {self.outcome}"
+
+
+class Rollup(models.Model):
+    """What a server did in the `step_s` seconds from `t` on (Unix seconds, the server's clock): scheduler_api/history/rollups.py.
+
+    `observed_s` is how much of that it was seen to be up. `busy_s` are slot seconds. `cached_tokens` of the `asked_tokens` in the
+    prompts of ended tasks came from the cache. `tasks` are ended ones by reason, `ttft` and `itl` counts by bin of the version
+    `bounds`, `slots` prompt and generated tokens by slot, `clients` tokens by client.
+    """
+
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="rollups")
+    t = models.BigIntegerField()
+    step_s = models.PositiveIntegerField()
+    observed_s = models.FloatField(default=0.0)
+    prompt_tokens = models.BigIntegerField(default=0)
+    generated_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    asked_tokens = models.BigIntegerField(default=0)
+    iterations = models.BigIntegerField(default=0)
+    busy_s = models.FloatField(default=0.0)
+    queue_max = models.PositiveIntegerField(null=True)
+    queue_mean = models.FloatField(null=True)
+    worst_stall_s = models.FloatField(null=True)
+    stalls = models.PositiveIntegerField(default=0)
+    kv_used_max = models.BigIntegerField(null=True)
+    tasks = models.JSONField(default=dict)
+    bounds = models.PositiveSmallIntegerField()
+    ttft = models.JSONField(default=dict)
+    itl = models.JSONField(default=dict)
+    slots = models.JSONField(default=dict)
+    clients = models.JSONField(default=dict)
+    restarts = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ("t",)
+        constraints = (models.UniqueConstraint(fields=["server", "step_s", "t"], name="one_rollup_per_server_step_and_time"),)
+
+    def __str__(self) -> str:
+        return f"server {self.server_id}, {self.step_s} s from {self.t}"

@@ -35,6 +35,20 @@ def test_the_browsers_state_follows_the_deltas_as_the_server_applies_them() -> N
     assert final == states[-1]
 
 
+def test_the_browser_splices_series_and_appends_tasks_as_the_server_does() -> None:
+    def state(seq: int) -> dict[str, object]:
+        points = [[2.0 * at, at % 5 if at < seq + 8 else None] for at in range(seq, seq + 10)]
+        figures = {"prompt_tps": seq % 3, "prompt_series": points, "gen_series": points[:-1] if seq % 2 else points}
+        tasks = [{"n": n} for n in range(max(0, seq * 40 - 120), seq * 40)]
+        return {"seq": seq, "t": float(seq), "figures": figures if seq != 4 else None, "tasks": tasks}
+
+    states = [state(seq) for seq in range(8)]
+    deltas = [frames.diff(old, new) for old, new in pairwise(states)]
+    assert any(delta["series"] for delta in deltas)
+    followed = "value.deltas.reduce((all, d) => [...all, module.apply(all.at(-1), d)], [value.first])"
+    assert evaluate("live/state.js", followed, {"first": states[0], "deltas": deltas}) == states
+
+
 def test_a_gap_and_a_repeat_do_not_follow() -> None:
     told = evaluate("live/state.js", "value.map((seq) => module.follows({seq: 7}, {seq}))", [6, 7, 8, 9])
     assert told == [False, False, True, False]

@@ -39,7 +39,8 @@ def test_an_idle_server_costs_no_frame_until_a_bin_ends() -> None:
     it.apply(told(engine, NOW + 1), NOW + 1)
     delta = diff(first, it.state(NOW + 1.2, 2))
     assert (delta["set"], delta["slots"], delta["iterations"]) == ({}, [], [])
-    assert diff(first, it.state(NOW + 2.5, 2))["set"].keys() == {"figures"}
+    later = diff(first, it.state(NOW + 2.5, 2))
+    assert (later["set"], later["series"].keys()) == ({}, {"prompt_series", "gen_series", "queue_series", "stall_series"})
 
 
 def test_what_a_down_server_last_told_is_not_shown_as_now() -> None:

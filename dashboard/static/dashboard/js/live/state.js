@@ -1,5 +1,6 @@
 // The browser's copy of a server's state. docs/protocol.md, section 2: apply(state, delta) equals the next state.
 export const KEPT_ITERATIONS = 120;
+export const KEPT_TASKS = 120;
 
 export function apply(state, delta) {
   const next = { ...state, ...(delta.set ?? {}), seq: delta.seq, t: delta.t };
@@ -9,6 +10,14 @@ export function apply(state, delta) {
   }
   if (delta.iterations?.length) {
     next.iterations = [...(next.iterations ?? []), ...delta.iterations].slice(-KEPT_ITERATIONS);
+  }
+  if (delta.tasks?.length) next.tasks = [...(next.tasks ?? []), ...delta.tasks].slice(-KEPT_TASKS);
+  const series = Object.entries(delta.series ?? {});
+  if (series.length || Object.keys(delta.figures ?? {}).length) {
+    next.figures = { ...next.figures, ...delta.figures };
+    for (const [name, [drop, keep, points]] of series) {
+      next.figures[name] = [...next.figures[name].slice(drop, drop + keep), ...points];
+    }
   }
   return next;
 }
