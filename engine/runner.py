@@ -26,7 +26,7 @@ from engine.outbox import Outbox
 from engine.ring import iteration_ring
 from engine.scheduler.control import PolicyState
 from engine.scheduler.core import Scheduler
-from engine.scheduler.plan import ErrorType, Outcome, Plan
+from engine.scheduler.plan import ErrorType, Outcome, Plan, Settlement
 from engine.scheduler.task import Task
 from engine.watch import Watch
 

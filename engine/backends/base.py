@@ -91,7 +91,7 @@ class BackendError(Exception):
     """The batch failed as a whole; the server lives on.
 
     BackendError
-    ├── KvFull       no room for the batch in the KV cache, nothing was written
+    ├── KvFull       no room for the batch in the KV cache: shifts and starts were made, nothing of the entries was written
     └── ModelError   the model could not be loaded; the message is one sentence for the operator
     """
 

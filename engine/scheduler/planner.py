@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from engine.scheduler import turns, waits
 from engine.scheduler.batch import Draft, add_generation, add_prompts
 from engine.scheduler.config import SchedulerConfig
+from engine.scheduler.overflow import Overflow
 from engine.scheduler.phases import Phases
 from engine.scheduler.plan import EntryKind, Plan, Skip, make
 from engine.scheduler.policy import Policy
@@ -24,6 +25,8 @@ class Planner:
     def __init__(self, config: SchedulerConfig, slots: Sequence[Slot], phases: Phases, shifting: Shifting) -> None:
         self._config = config
         self._shifting = shifting
+        self._is_pool = config.kv_mode == "unified"
+        self.overflow = Overflow(config, slots, phases)
         self._slots = slots
         self._phases = phases
         self._share = ShareAccount()
@@ -36,8 +39,10 @@ class Planner:
     def build(self, policy: Policy, version: int, now: float) -> Plan:
         draft = Draft()
         generating, pending, held = self._sort_slots(draft)
+        if pending and self._is_pool:
+            pending = self.overflow.without_parked(draft, generating, pending)
         self._fill(draft, generating, pending, policy, now)
-        purges = self._purge_for(draft.n_tokens) if self._config.kv_mode == "unified" else ()
+        purges = self.overflow.purges(draft.n_tokens) if self._is_pool else ()
         if draft.entries:
             self.planned += 1
             self.anchor = draft.anchor
@@ -125,16 +130,3 @@ class Planner:
             elif state is not SlotState.IDLE:
                 draft.skipped.append(Skip(slot.id, waits.of(slot, self._phases)))
         return generating, pending, tuple(held)
-
-    def _purge_for(self, n_tokens: int) -> tuple[int, ...]:
-        """A unified pool keeps no room for anybody: idle slots give up their cells, lowest index first, until the batch fits."""
-        short = sum(len(slot.cells) for slot in self._slots) + n_tokens - self._config.n_ctx
-        purges = []
-        for slot in self._slots:
-            if short <= 0:
-                break
-            if slot.state is SlotState.IDLE and slot.cells:
-                short -= len(slot.cells)
-                slot.cells.clear()
-                purges.append(slot.id)
-        return tuple(purges)

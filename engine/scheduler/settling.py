@@ -48,10 +48,8 @@ class Settling:
 
     def settle(self, plan: Plan, outcome: Outcome, now: float) -> Settlement:
         step = Step()
-        for start in plan.starts:
-            if self._slots[start.slot].task_id == start.task.id:
-                self._totals.cached_tokens += start.n_past
-                step.started.append((start.slot, start.task.id))
+        if plan.starts:
+            self._book_starts(plan, step)
         slots, tokens, errors, iteration = self._slots, outcome.tokens, outcome.errors, plan.iteration
         prompt = EntryKind.PROMPT
         for entry in plan.entries:
@@ -125,8 +123,17 @@ class Settling:
         self.drop(plan, message, now)
         return self._close(Step(), now)
 
+    def relieved(self, plan: Plan, victim: Slot | None, message: str, now: float) -> Settlement:
+        """The batch did not fit into the pool. At most one task ends, all others stay where they are."""
+        step = Step()
+        self._book_starts(plan, step)
+        if victim is not None:
+            self._fail_slot(victim, message, now)
+        return self._close(step, now)
+
     def drop(self, plan: Plan, message: str, now: float) -> None:
         """Ends the tasks in a batch; the next settlement reports them."""
+        forget_shifted(plan, self._slots)
         for entry in plan.entries:
             slot = self._slots[entry.slot]
             if slot.task_id == entry.task_id:
@@ -137,7 +144,6 @@ class Settling:
 
     def _prompted(self, slot: Slot, entry: Entry, outcome: Outcome, step: Step, now: float) -> None:
         cells, tokens = slot.cells, entry.tokens
-        forget_shifted(plan, self._slots)
         cells.extend(tokens)
         self._totals.prompt_tokens += len(tokens)
         step.progress.append(make(Progress, (slot.id, slot.task_id, len(slot.prompt), slot.n_cached, len(cells))))
@@ -155,6 +161,8 @@ class Settling:
             return
         child.cells = list(parent.cells)
         child.lora = parent.lora
+        if self._is_pool:  # one cell for both
+            parent.shares = child.shares = True
         child.parent = None
         child.visited = True
         child.n_cached = parent.n_cached
@@ -165,8 +173,6 @@ class Settling:
         self._prompt_done(child, outcome, now)
 
     def _prompt_done(self, slot: Slot, outcome: Outcome, now: float) -> None:
-        if self._is_pool:  # one cell for both
-            parent.shares = child.shares = True
         """A sampling task is held, in continuous mode only until the end of this step; an embedding leaves at once."""
         slot.prompt_done_at = now
         self._phases.prompt_done(slot)

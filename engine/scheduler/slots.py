@@ -49,12 +49,13 @@ class Cells(list[int]):
 
 @dataclass(slots=True)
 class Slot:
-    """Mutable, owned by the scheduler alone. `cells` are the tokens that are surely in the KV cache of this slot,
-    computed under `lora`; `shares`: some are another slot's too; `shift`: cells that are in the memory still and not in `cells`.
+    """Mutable, owned by the scheduler alone. `cells` are the tokens that are surely in the KV cache of this slot.
 
-    `n_cached`: cells kept for the task, known from the moment it takes the slot. `parent`: id of the task whose prompt this child
-    waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell. `passed`: batches in a row that
-    passed it over. `turn_from`: `n_generated` when its cohort's generation began. `paused_at`: generates, and pauses for prompts.
+    They were computed under `lora`; `shares`: some are another slot's too; `shift`: cells that are in the memory still and not
+    in `cells`. `n_cached`: cells kept for the task, known from the moment it takes the slot. `parent`: id of the task whose
+    prompt this child waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell. `passed`:
+    batches in a row that passed it over. `parked`: its prompt gave up its cells and starts again when the pool has room.
+    `turn_from`: `n_generated` when its cohort's generation began. `paused_at`: generates, and pauses for prompts.
     `skipped_s`: since its first visit, in batches without a token of its prompt.
     """
 
@@ -85,6 +86,7 @@ class Slot:
     passed: int = 0
     turn_from: int = 0
     truncated: bool = False
+    parked: bool = False
     paused_at: float | None = None
     paused_s: float = 0.0
     skipped_s: float = 0.0
@@ -157,7 +159,7 @@ class Slot:
         self.task_id = -1
         self.eog = frozenset()
         self.prompt = []
-        self.atomic = self.member = self.visited = self.truncated = False
+        self.atomic = self.member = self.visited = self.truncated = self.parked = False
         self.n_cached = self.n_generated = 0
         self.limit = UNLIMITED
         self.last_token = -1

@@ -36,6 +36,10 @@ def too_big(need: int, room: int, n_batch: int) -> str:
     return f"needs {need} tokens in one batch, {room} of {n_batch} are free"
 
 
+def parked(n_prompt: int) -> str:
+    return f"parked until the KV cache has room for its {n_prompt} tokens"
+
+
 def not_continuous(anchor: int | None) -> str:
     return f"continuous batching is off and slot {anchor} generates"
 

@@ -22,10 +22,18 @@ def make_scheduler(slots: int = 4, n_batch: int = 8, policy: Mapping[str, object
     return Scheduler(settings, changed(Policy(), policy or {}, table(n_batch)))
 
 
-class FakeModel:
-    """Runs plans as a backend would: trims, appends at exact positions, copies to children; the next token hashes the cells."""
+class FakePoolFull(Exception):
+    """The batch does not fit into what all slots share."""
 
-    def __init__(self, n_slots: int, n_vocab: int = 50) -> None:
+
+class FakeModel:
+    """Runs plans as a backend would: trims, appends at exact positions, copies to children; the next token hashes the cells.
+
+    `pool`: the most cells of all slots together. A batch that would need more raises FakePoolFull, and nothing of it is written.
+    """
+
+    def __init__(self, n_slots: int, n_vocab: int = 50, pool: int | None = None) -> None:
+        self.pool = pool
         self.cells: list[list[int]] = [[] for _ in range(n_slots)]
         self.sampling: list[int | None] = [None] * n_slots
         self._n_vocab = n_vocab
@@ -46,6 +54,8 @@ class FakeModel:
             assert start.n_past <= len(self.cells[start.slot])
             del self.cells[start.slot][start.n_past :]
             self.sampling[start.slot] = start.task.id
+        if self.pool is not None and sum(map(len, self.cells)) + plan.n_tokens > self.pool:
+            raise FakePoolFull
         for entry in plan.entries:
             assert entry.tokens
             assert self.sampling[entry.slot] == entry.task_id
