@@ -16,6 +16,7 @@ log = logging.getLogger("engine.scheduler")
 
 MOST_FRESH = 1024
 RECENT = 64
+SLOWDOWNS = (1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 MOST_RECORDS = 64
 _sorting = threading.Lock()
 _counting = threading.Lock()
@@ -64,6 +65,10 @@ class Meters:
         self.queue_wait = Histogram(WAITS_S)
         self.first_visit_wait = Histogram(WAITS_S)
         self.hold = Histogram(WAITS_S)
+        self.slowdown = Histogram(SLOWDOWNS)
+        self.slowdowns: deque[float] = deque(maxlen=RECENT)  # of the last tasks that came to an answer
+        self._gaps: dict[int, int] = {}  # batches in a row, up to the last, that left a slot's work out
+        self._longest_gap = 0
         self._iteration_time = Histogram(STEPS_S)
         self._prompt_tokens = [0] * n_slots
         self._generated_tokens = [0] * n_slots
@@ -106,6 +111,12 @@ class Meters:
         self._count()
         return self._n_busy_sum
 
+    @property
+    def longest_gap(self) -> int:
+        """Most batches in a row that left out a slot with work."""
+        self._count()
+        return self._longest_gap
+
     def _count(self) -> None:
         with _counting:
             while self._fresh:
@@ -115,6 +126,9 @@ class Meters:
                     self._prompt_tokens[slot] += n
                 for slot, n in record.generation:
                     self._generated_tokens[slot] += n
+                if record.skipped or self._gaps:
+                    self._gaps = {skip.slot: self._gaps.get(skip.slot, 0) + 1 for skip in record.skipped}
+                    self._longest_gap = max(self._longest_gap, *self._gaps.values(), 0)
                 self._n_busy_sum += len(record.prompt) + len(record.generation) + len(record.skipped) + len(record.held)
 
     def _cohort_changed(self, record: IterationRecord) -> None:
@@ -146,6 +160,9 @@ class Meters:
                 self.first_visit_wait.add(end.first_visit_at - end.assigned_at)
         if end.prompt_done_at is not None and end.first_token_at is not None:
             self.hold.add(end.first_token_at - end.prompt_done_at)
+            if (factor := slowdown(end)) is not None:
+                self.slowdown.add(factor)
+                self.slowdowns.append(factor)
 
     def policy(self, state: PolicyState) -> None:
         """One line for each version, whoever made it: a client, or a deadline."""
@@ -158,6 +175,18 @@ class Meters:
             extra = {"policy_version": state.version, "iteration": state.effective_from_iteration}
             text = "Policy %d from iteration %d: %s%s"
             log.info(text, state.version, state.effective_from_iteration, fields, why, extra=extra)
+
+
+def slowdown(end: Finished) -> float | None:
+    """A task's time from submission to its end, over the part of it in which it was served; None when that was no time at all.
+
+    Not served: in the queue, before the first visit, in batches without it, held, paused.
+    """
+    if end.first_visit_at is None or end.prompt_done_at is None or end.first_token_at is None:
+        return None
+    prompt = end.prompt_done_at - end.first_visit_at - end.skipped_s
+    served = prompt + end.finished_at - end.first_token_at - end.paused_s
+    return (end.finished_at - end.submitted_at) / served if served > 0 else None
 
 
 def jain(shares: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.meters import Histogram, Meters, jain
+from engine.meters import RECENT, Histogram, Meters, jain
 
 PHASES = ("continuous", "pp", "tg", "idle")
 
@@ -22,6 +22,7 @@ def _histograms(meters: Meters) -> Iterable[str]:
         ("queue_wait_seconds", "From submission until a task has a slot.", meters.queue_wait),
         ("first_visit_wait_seconds", "From having a slot to the first batch with tokens of the task.", meters.first_visit_wait),
         ("hold_seconds", "From the end of the prompt to the first token: held at the barrier.", meters.hold),
+        ("slowdown", "Time from submission to the end over the time of it in which a task was served.", meters.slowdown),
         ("iteration_seconds", "Plan, run and settle of one batch.", meters.iteration_time),
     ):
         yield histogram_text(f"slotboard_{name}", text, histogram)
@@ -49,6 +50,10 @@ def _service(meters: Meters) -> Iterable[str]:
     yield _family("slot_tokens_total", "counter", "Tokens of a slot in batches.", samples)
     served = [sum(pair) for pair in zip(meters.prompt_tokens, meters.generated_tokens, strict=True)]
     yield _family("service_jain", "gauge", "Jain's index over the tokens of the slots, 1: all alike.", [("", jain(served))])
+    text = f"Jain's index over the slowdown of the last {RECENT} tasks, 1: all were slowed down alike."
+    yield _family("slowdown_jain", "gauge", text, [("", jain(meters.slowdowns))])
+    gap = "Most batches in a row that left out a slot with work, since the start."
+    yield _family("service_gap_max_iterations", "gauge", gap, [("", meters.longest_gap)])
     yield _family("requests_refused_total", "counter", "Requests that found the queue full.", [("", meters.refused)])
     yield _family("tasks_expired_total", "counter", "Tasks that waited longer than they were to.", [("", meters.expired)])
     yield _family("cohorts_total", "counter", "Cohorts begun under the phase barrier.", [("", meters.cohorts)])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+from dataclasses import replace
 
 import pytest
 
 from engine.http.metrics_text import histogram_text
-from engine.meters import MOST_FRESH, Histogram, jain
-from tests.unit.engine.harness import Served, served
+from engine.meters import MOST_FRESH, Histogram, jain, slowdown
+from engine.options import parse_options
+from engine.scheduler.plan import Finished, FinishReason
+from tests.unit.engine.harness import FLAGS, FakeBackend, Served, served
 
 
 def test_a_histogram_is_cumulative_text() -> None:
@@ -65,7 +69,36 @@ async def test_every_stage_of_a_task_is_counted_once() -> None:
     assert found["slotboard_service_jain"] == pytest.approx((12 + 8) ** 2 / (2 * (12**2 + 8**2)))
     assert found["slotboard_cohorts_total"] >= 1
     assert sum(value for name, value in found.items() if name.startswith("slotboard_phase{")) == 1
+    assert found["slotboard_slowdown_count"] == 2
+    assert 0.5 <= found["slotboard_slowdown_jain"] <= 1
     assert len(answers) == 2
+
+
+def test_slowdown_counts_what_a_task_waited_against_what_it_was_served() -> None:
+    end = Finished(0, 1, FinishReason.LIMIT, submitted_at=10.0, assigned_at=11.0, first_visit_at=13.0, finished_at=26.0)
+    end = replace(end, prompt_done_at=19.0, first_token_at=21.0, skipped_s=4.0, paused_s=1.0)
+    assert slowdown(end) == 16 / (2 + 4)
+    assert slowdown(replace(end, first_token_at=None)) is None
+    assert slowdown(replace(end, prompt_done_at=13.0, skipped_s=0.0, first_token_at=26.0, paused_s=0.0)) is None
+
+
+async def test_the_longest_gap_is_remembered() -> None:
+    """A prompt of eight batches in physical order leaves out the one that came during the first of them."""
+    flags = ("-b", "8", "-ub", "8", "--prefill-order", "physical")
+    backend = FakeBackend(parse_options([*FLAGS, *flags], {}).backend_options)
+    backend.open.clear()
+    async with served(*flags, backend=backend) as engine:
+        long = asyncio.create_task(engine.post("/completion", {"prompt": [300] * 64, "n_predict": 1, "id_slot": 0}))
+        assert await asyncio.to_thread(backend.running.wait, 5)
+        short = asyncio.create_task(engine.post("/completion", {"prompt": [301] * 5, "n_predict": 1, "id_slot": 1}))
+        while engine.runner.view()["queue"]["depth"] == 0:
+            await asyncio.sleep(0.001)
+        backend.open.set()
+        await asyncio.gather(long, short)
+        await engine.idle()
+        found = await metrics(engine)
+    assert found["slotboard_service_gap_max_iterations"] == 7
+    assert found["slotboard_service_gap_iterations"] == 0
 
 
 async def test_one_line_for_each_cohort_and_policy(caplog: pytest.LogCaptureFixture) -> None:
