@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,13 @@ def free_backend(options: Options) -> SimulatedBackend:
 
 
 class FakeBackend:
-    """The free backend behind a gate, with faults on demand: `fault` is raised by the next batch, once."""
+    """The free backend behind a gate. `fault` is raised once, by the next batch for which `faults_when` is true."""
 
     def __init__(self, options: BackendOptions) -> None:
         self._inner = SimulatedBackend(options, FREE, RealClock())
         self.info: ModelInfo = self._inner.info
         self.fault: BaseException | None = None
+        self.faults_when: Callable[[Plan], bool] = lambda plan: True
         self.open = threading.Event()
         self.open.set()
         self.running = threading.Event()
@@ -44,8 +45,8 @@ class FakeBackend:
     def run(self, plan: Plan) -> Outcome:
         self.running.set()
         assert self.open.wait(20), "nobody opened the gate"
-        fault, self.fault = self.fault, None
-        if fault is not None:
+        if self.fault is not None and self.faults_when(plan):
+            fault, self.fault = self.fault, None
             raise fault
         return self._inner.run(plan)
 
