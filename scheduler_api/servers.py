@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
@@ -11,6 +11,9 @@ from django.db import IntegrityError, transaction
 from scheduler_api import wire
 from scheduler_api.exceptions import RegistrationRefused
 from scheduler_api.kinds.engine import offers_scheduler
+from scheduler_api.kinds.llama_state import METRICS_OFF, SLOTS_OFF
+from scheduler_api.kinds.vllm_metrics import looks_like
+from scheduler_api.kinds.vllm_state import NO_METRICS, OTHERS
 from scheduler_api.models import Server, ServerKind
 from scheduler_api.targets import Target, check_host, clean_url
 
@@ -24,11 +27,15 @@ _KEY_REFUSED = "The server does not accept this key."
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What answered. `kind` is empty when that is not known: then `text` says why and `field` names the input at fault."""
+    """What answered. `kind` is empty when that is not known: then `text` says why and `field` names the input at fault.
+
+    `missing` has a sentence for each thing that this server could offer and does not.
+    """
 
     kind: str
     text: str
     field: str = "base_url"
+    missing: tuple[str, ...] = ()
 
 
 def probe(base_url: str, api_key: str = "") -> Probe:
@@ -39,23 +46,65 @@ def probe(base_url: str, api_key: str = "") -> Probe:
     answer = wire.call(target, "GET", "/scheduler", read_s=PROBE_S)
     if offers_scheduler(answer):
         return Probe(ServerKind.ENGINE, "A Slotboard engine, whose policies can be switched.")
+    if (refusal := _refusal(answer, api_key)) is not None:
+        return refusal
+    health = wire.call(target, "GET", "/health", read_s=PROBE_S)
+    if _is_health(health):
+        return _probe_llama_server(target)
+    if health.status == 200:
+        return _probe_by_metrics(target)
+    return Probe("", f"Something answers there (status {answer.status}), but none of the servers that are known here.")
+
+
+def _refusal(answer: wire.Answer, api_key: str) -> Probe | None:
+    """Why an answer does not tell what the server is; None when it may."""
     if answer.status in (401, 403):
         return Probe("", _KEY_REFUSED if api_key else _KEY_NEEDED, "api_key")
     if answer.status == 503:
         return Probe("", _LOADING)
     if 300 <= answer.status < 400:
         return Probe("", "The address redirects elsewhere; register the final address.")
-    if _is_health(wire.call(target, "GET", "/health", read_s=PROBE_S)):
-        return Probe(ServerKind.LLAMA_SERVER, "A llama-server, which is watched by polling.")
-    return Probe("", f"Something answers there (status {answer.status}), but neither an engine nor a llama-server.")
+    return None
+
+
+def _probe_llama_server(target: Target) -> Probe:
+    answer = wire.call(target, "GET", "/props", read_s=PROBE_S)
+    if (refusal := _refusal(answer, target.api_key)) is not None:
+        return refusal
+    props = _object(answer)
+    if props.get("role") == "router":
+        return Probe(ServerKind.LLAMA_SERVER, "A llama-server that routes to several models, watched by polling.")
+    off = ((SLOTS_OFF, props.get("endpoint_slots")), (METRICS_OFF, props.get("endpoint_metrics")))
+    missing = tuple(why for why, offered in off if offered is False)
+    return Probe(ServerKind.LLAMA_SERVER, "A llama-server, which is watched by polling.", missing=missing)
+
+
+def _probe_by_metrics(target: Target) -> Probe:
+    """Servers that answer /health with nothing but its status are told apart by the names of their metrics."""
+    answer = wire.call(target, "GET", "/metrics", read_s=PROBE_S)
+    if (refusal := _refusal(answer, target.api_key)) is not None:
+        return refusal
+    whose = looks_like(answer.body.decode("utf-8", "replace")) if answer.status == 200 else ""
+    if whose == "vLLM":
+        return Probe(ServerKind.VLLM, "A vLLM, which is watched through /metrics.")
+    if whose:
+        return Probe("", OTHERS.format(whose=whose))
+    models = _object(wire.call(target, "GET", "/v1/models", read_s=PROBE_S)).get("data")
+    if isinstance(models, list) and any(isinstance(each, dict) and each.get("owned_by") == "vllm" for each in models):
+        return Probe(ServerKind.VLLM, "A vLLM.", missing=(NO_METRICS.format(status=answer.status),))
+    return Probe("", "Something answers /health there, but neither its metrics nor its models tell what it is.")
+
+
+def _object(answer: wire.Answer) -> dict[str, Any]:
+    try:
+        value = answer.json() if answer.status == 200 else None
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _is_health(answer: wire.Answer) -> bool:
-    try:
-        value = answer.json()
-    except ValueError:
-        return False
-    return answer.status == 200 and isinstance(value, dict) and "status" in value
+    return "status" in _object(answer)
 
 
 def register(

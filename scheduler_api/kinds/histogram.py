@@ -44,14 +44,14 @@ def since(before: Buckets, now: Buckets) -> Buckets | None:
 
 @dataclass(slots=True)
 class Window:
-    """Snapshots of one histogram over the last WINDOW_S, one in _STEP_S at most."""
+    """Snapshots of one histogram over the last WINDOW_S: the newest, and before it one in _STEP_S at most."""
 
     snapshots: deque[tuple[float, Buckets]] = field(default_factory=deque)
 
     def add(self, t: float, buckets: Buckets) -> None:
         if self.snapshots and since(self.snapshots[-1][1], buckets) is None:
             self.snapshots.clear()
-        if len(self.snapshots) > 1 and t - self.snapshots[-2][0] < _STEP_S:
+        if len(self.snapshots) > 1 and self.snapshots[-1][0] - self.snapshots[-2][0] < _STEP_S:
             self.snapshots.pop()
         self.snapshots.append((t, buckets))
         while len(self.snapshots) > 2 and self.snapshots[1][0] <= t - WINDOW_S:

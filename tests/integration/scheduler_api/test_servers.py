@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
+from starlette.responses import RedirectResponse
 
 from scheduler_api import servers
 from scheduler_api.exceptions import RegistrationRefused, ServerUnreachable
+from scheduler_api.kinds.llama_state import METRICS_OFF, SLOTS_OFF
 from scheduler_api.models import Server
-from tests.support.stub_servers import FakeEngine, FakeLlamaServer, running, unused_port
+from tests.support.stub_servers import VLLM_METRICS, FakeEngine, FakeLlamaServer, FakeRouter, FakeVllm, running, unused_port
 
 
 def test_an_engine_is_recognised(admin: User) -> None:
@@ -18,6 +22,45 @@ def test_an_engine_is_recognised(admin: User) -> None:
 def test_a_llama_server_is_recognised(db: None) -> None:
     with running(FakeLlamaServer()) as stock:
         assert servers.register("stock", stock.url).kind == "llama_server"
+
+
+def test_cases_1_and_2_what_a_llama_server_does_not_offer_is_found_with_its_reason(db: None) -> None:
+    stock = FakeLlamaServer()
+    stock.props |= {"endpoint_slots": False, "endpoint_metrics": False}
+    with running(stock):
+        found = servers.probe(stock.url)
+    assert (found.kind, found.missing) == ("llama_server", (SLOTS_OFF, METRICS_OFF))
+    assert all("--" in why for why in found.missing)
+
+
+def test_case_4_a_router_is_recognised(db: None) -> None:
+    with running(FakeRouter(models={"a": FakeLlamaServer()}, status={"a": {"value": "unloaded"}})) as router:
+        found = servers.probe(router.url)
+        assert router.woken == []
+    assert (found.kind, "several models" in found.text) == ("llama_server", True)
+
+
+@pytest.mark.parametrize("metrics", [VLLM_METRICS, None])
+def test_a_vllm_is_recognised_by_its_metrics_or_its_models(db: None, metrics: str | None) -> None:
+    with running(FakeVllm(metrics=metrics)) as vllm:
+        assert servers.register("vllm", vllm.url).kind == "vllm"
+        assert bool(servers.probe(vllm.url).missing) is (metrics is None)
+
+
+@pytest.mark.parametrize("separator", [":", "_"])
+def test_case_12_sglang_is_named_not_guessed_at(db: None, separator: str) -> None:
+    """Its names changed from `sglang:` to `sglang_` and back."""
+    metrics = f'# HELP sglang{separator}num_running_reqs x\nsglang{separator}num_running_reqs{{model_name="q"}} 1\n'
+    with running(FakeVllm(metrics=metrics)) as other, pytest.raises(RegistrationRefused, match="look like those of SGLang"):
+        servers.register("sglang", other.url)
+
+
+def test_case_3_a_llama_server_that_needs_a_key_is_not_registered_without_it(db: None) -> None:
+    with running(FakeLlamaServer(api_key="right")) as stock:
+        with pytest.raises(RegistrationRefused, match="asks for a key") as refusal:
+            servers.register("stock", stock.url)
+        assert refusal.value.field == "api_key"
+        assert servers.register("stock", stock.url, api_key="right").kind == "llama_server"
 
 
 @pytest.mark.parametrize("key", ["", "wrong"])
@@ -63,7 +106,7 @@ def test_a_name_is_taken_once(db: None) -> None:
         "http://2852039166/",  # 169.254.169.254 as one number, which resolvers accept
     ],
 )
-def test_metadata_and_link_local_addresses_are_blocked(db: None, url: str) -> None:
+def test_case_35_metadata_and_link_local_addresses_are_blocked(db: None, url: str) -> None:
     with pytest.raises(RegistrationRefused, match="link-local or metadata"):
         servers.register("cloud", url, kind="engine")
     assert not Server.objects.exists()
@@ -87,24 +130,32 @@ def test_what_is_no_base_url_is_refused(db: None, url: str) -> None:
         servers.register("odd", url, kind="engine")
 
 
-def test_private_addresses_are_where_servers_live(db: None) -> None:
+def test_case_35_private_addresses_are_where_servers_live(db: None) -> None:
     for number, url in enumerate(("http://10.0.0.7:8080", "http://192.168.1.2/llm/", "https://127.0.0.1")):
         servers.register(f"s{number}", url, kind="llama_server")
     assert Server.objects.get(name="s1").base_url == "http://192.168.1.2/llm"
 
 
-def test_a_key_stays_with_its_origin(db: None) -> None:
+def test_case_35_a_key_stays_with_its_origin(db: None) -> None:
     server = servers.register("a", "http://127.0.0.1:9", kind="engine", api_key="secret")
     assert servers.move(server, "http://127.0.0.1:9/prefix").api_key == "secret"
     assert servers.move(server, "http://127.0.0.1:10").api_key == ""
 
 
-def test_a_redirect_is_not_followed(db: None) -> None:
-    from starlette.responses import RedirectResponse
+class FakeRedirect(FakeEngine):
+    """Sends whoever asks for anything to another address."""
 
-    class FakeRedirect(FakeEngine):
-        async def _scheduler(self, request):  # type: ignore[no-untyped-def]
-            return await self.enter(request) or RedirectResponse("http://127.0.0.1:1/scheduler")
+    elsewhere = ""
 
-    with running(FakeRedirect()) as server, pytest.raises(RegistrationRefused, match="redirects"):
-        servers.register("moved", server.url)
+    async def enter(self, request: Any, *, public: bool = False) -> Any:
+        await super().enter(request, public=public)
+        return RedirectResponse(self.elsewhere + request.url.path)
+
+
+def test_case_35_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(db: None) -> None:
+    with running(FakeEngine(api_key="secret")) as goal, running(FakeRedirect()) as moved:
+        moved.elsewhere = goal.url
+        with pytest.raises(RegistrationRefused, match="redirects"):
+            servers.register("moved", moved.url, api_key="secret")
+        assert moved.keys == ["Bearer secret"]
+        assert goal.keys == []
