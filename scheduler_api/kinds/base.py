@@ -28,8 +28,9 @@ class Reading:
 
     `t` is the server's clock where it tells its own, else the console's. `parts` are top-level keys of the state, those alone
     that this report told of. `tasks` (ended ones) and `services` are those since the last report. `restarted`: the process is
-    another than before, or that of the part called `who`. `working` tells, where slots are not reported, whether there is work.
-    `progressed`: something was computed that `services` do not tell of. `asleep`: the model was unloaded until the next request.
+    another than before, or that of the part called `who` is. `working` tells, where slots are not reported, whether there is
+    work. `progressed`: something was computed that `services` do not tell of. `asleep`: the model was unloaded until the next
+    request.
     """
 
     t: float
