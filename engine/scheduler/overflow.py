@@ -29,7 +29,7 @@ class Overflow:
     def relieve(self, plan: Plan) -> Slot | None:
         """The slot whose task must end since this batch did not fit; None when there is another way."""
         again, self._last = plan.iteration == self._last + 1, plan.iteration
-        if not again:
+        if not again and any(slot.state is SlotState.IDLE for slot in self._slots):
             self._idle_must_go = True
             return None
         served = [self._slots[entry.slot] for entry in plan.entries if self._slots[entry.slot].task_id == entry.task_id]

@@ -7,6 +7,7 @@ import pytest
 
 from engine.options import DEFAULT_MODEL, Options, parse_options
 from engine.options_accepted import ACCEPTED
+from engine.options_tasks import TaskOptions
 from engine.scheduler.policy import FIELDS, BarrierJoin, PhaseMode, Policy, PrefillOrder, RotationStart
 from engine.scheduler.task import SamplingParams
 
@@ -228,4 +229,49 @@ def test_what_is_wrong_with_the_rest_is_named(
 ) -> None:
     with pytest.raises(SystemExit):
         parse_options(argv, environ)
+    assert named in capsys.readouterr().err
+
+
+def test_adapters_count_over_both_flags_in_their_order() -> None:
+    found = options("--lora", "a.gguf,b.gguf", "--lora-scaled", 'c.gguf:0.5,"d,e.gguf:-2"', "--lora", "f:1.gguf").tasks.lora
+    assert [(str(file.path), file.scale) for file in found] == [
+        ("a.gguf", 1.0),
+        ("b.gguf", 1.0),
+        ("c.gguf", 0.5),
+        ("d,e.gguf", -2.0),
+        ("f:1.gguf", 1.0),
+    ]
+    assert [file.scale for file in options("--lora-scaled", "a:0.5", "--lora-init-without-apply").tasks.lora] == [0.0]
+    assert options().tasks.lora == ()
+
+
+def test_flags_of_tasks() -> None:
+    assert options().tasks == TaskOptions()
+    found = options("--reranking", "--context-shift", "--keep", "-1", "--spm-infill").tasks
+    assert found == TaskOptions((), True, True, "rank", True, -1, True)
+    found = options(LLAMA_ARG_EMBEDDINGS="1", LLAMA_ARG_POOLING="cls", LLAMA_ARG_CONTEXT_SHIFT="1").tasks
+    assert found == TaskOptions((), True, False, "cls", True)
+    assert not options("--no-context-shift", LLAMA_ARG_CONTEXT_SHIFT="1").tasks.context_shift
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "named"),
+    [
+        (["--lora", ""], {}, "--lora"),
+        (["--lora", "a,,b"], {}, "--lora"),
+        (["--lora-scaled", "a.gguf"], {}, "FILE:SCALE"),
+        (["--lora-scaled", "a.gguf:big"], {}, "FILE:SCALE"),
+        (["--lora-scaled", "a.gguf:inf"], {}, "FILE:SCALE"),
+        (["--pooling", "best"], {}, "--pooling"),
+        ([], {"LLAMA_ARG_POOLING": "best"}, "--pooling"),
+        (["--reranking", "--pooling", "mean"], {}, "--rerank"),
+        (["--keep", "-2"], {}, "--keep"),
+    ],
+)
+def test_wrong_flags_of_tasks_are_named(
+    argv: list[str], environ: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(argv, environ)
+    assert ended.value.code == 2
     assert named in capsys.readouterr().err

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.scheduler.plan import FinishReason
 from engine.scheduler.prefix import common_prefix, reusable
-from tests.unit.scheduler.harness import EMBEDDING, Bench
+from tests.unit.scheduler.harness import EMBEDDING, A, B, Bench
 
 
 def slot_of(made: Bench, task: int) -> int:
@@ -251,3 +251,29 @@ def test_the_common_prefix_is_the_one_found_token_by_token(a: list[int], b: list
     plain = next((index for index, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     assert common_prefix(a, b) == plain
     assert reusable(a, b, can_trim=True) == max(0, min(plain, len(b) - 1))
+
+
+def test_cells_of_another_lora_list_are_neither_kept_nor_preferred() -> None:
+    made = Bench.make(3, 8)
+    prompt = [1, 2, 3, 4, 5, 6]
+    made.submit(0, prompt=prompt, group=A)
+    made.submit(1, prompt=prompt)
+    made.run()
+    under, plain = made.submit(prompt=[*prompt, 7], group=A), made.submit(prompt=[*prompt, 7])
+    made.run()
+    assert [(made.ended[task].slot, made.ended[task].n_cached) for task in (under, plain)] == [(0, 6), (1, 6)]
+    other = made.submit(0, prompt=prompt, group=B)
+    made.run()
+    assert made.ended[other].n_cached == 0
+    again = made.submit(0, prompt=prompt, group=A)
+    made.run()
+    assert made.ended[again].n_cached == 0
+
+
+def test_an_embedding_s_cells_serve_completions_of_the_same_list() -> None:
+    made = Bench.make(1, 8, split_embeddings=True)
+    made.submit(0, prompt=[1, 2, 3], group=EMBEDDING)
+    made.run()
+    task = made.submit(0, prompt=[1, 2, 3, 4])
+    made.run()
+    assert made.ended[task].n_cached == 3

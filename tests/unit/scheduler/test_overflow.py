@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engine.scheduler.plan import FinishReason
 from engine.scheduler.slots import SlotState
 from tests.unit.scheduler.harness import Bench, FakeModel, FakePoolFull
+from tests.unit.scheduler.test_documents import DOCUMENT
 from tests.unit.scheduler.test_properties import policies
 
 FULL = "Context size has been exceeded."
@@ -99,6 +100,17 @@ def test_two_prompts_that_cannot_both_be_held_take_turns() -> None:
     first, second = made.submit(0, 20, n_predict=2), made.submit(1, 20, n_predict=2)
     run(made)
     assert {made.ended[task].reason for task in (first, second)} == {FinishReason.LIMIT}
+
+
+def test_the_row_of_the_document_is_what_happens() -> None:
+    made, rows = bench(), []
+    made.submit(0, 20, n_predict=3)
+    made.submit(1, 20, n_predict=3)
+    while made.scheduler.has_work:
+        step(made)
+        fits = made.settlements[-1].progress or made.settlements[-1].emissions
+        rows.append(made.rows[-1] if fits else f"({made.rows[-1]})")
+    assert " | ".join(rows) in DOCUMENT
 
 
 def test_split_caches_have_nobody_who_could_give_way() -> None:
