@@ -15,6 +15,7 @@ from ninja.security import django_auth
 
 from scheduler_api import policies, selectors
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
+from scheduler_api.history.api import router as history
 from scheduler_api.models import PolicyChange, Server
 
 MAY_SWITCH = ("operator", "admin")
@@ -134,5 +135,6 @@ def _unreachable(request: HttpRequest, error: ServerUnreachable | type[ServerUnr
     return api.create_response(request, {"error": str(error)}, status=502)
 
 
+api.add_router("/servers", history)
 api.add_exception_handler(SwitchRefused, _refused)
 api.add_exception_handler(ServerUnreachable, _unreachable)

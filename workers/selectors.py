@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from scheduler_api.models import Server
@@ -85,6 +86,22 @@ def _cell(sample: Sample, column: str) -> str | int | float | None:
     if isinstance(value, bool):
         return int(value)
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def runs_between(server_id: int, t_from: float, t_to: float) -> list[dict[str, Any]]:
+    """Runs of a server that touched the time, as its history shows them; `to` is None while one goes on."""
+    start, end = (datetime.fromtimestamp(t, UTC) for t in (t_from, t_to))
+    found = Run.objects.filter(server_id=server_id, started_at__lte=end).exclude(finished_at__lt=start)
+    return [
+        {
+            "id": run.pk,
+            "from": run.started_at.timestamp(),
+            "to": None if run.finished_at is None else run.finished_at.timestamp(),
+            "name": run.scenario,
+        }
+        for run in found.order_by("started_at")
+        if run.started_at is not None
+    ]
 
 
 def complete_pairs(run: Run) -> list[summary.Pair]:

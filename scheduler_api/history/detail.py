@@ -1,6 +1,6 @@
-"""The last minutes of a server in Valkey: written by the observer in chunks of seconds, read by the API. Losing them loses nothing else.
+"""The last minutes of a server in Valkey: chunks of seconds that the observer writes and the API reads. Nothing else needs them.
 
-`slotboard:detail:<server>` is a sorted set of the chunks there are, by their end; its members are `<number>:<start>:<iterations>:<bytes>`.
+`slotboard:detail:<server>` is a sorted set of the chunks there are, by their end, with members `<number>:<start>:<iterations>:<bytes>`.
 `slotboard:detail:<server>:<number>` is a chunk. Both expire, so that an observer that is gone leaves nothing behind.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 
 import redis
 import redis.asyncio
-from django.conf import settings
 
 from scheduler_api import live
 from scheduler_api.history import chunks

@@ -34,7 +34,7 @@ def add(counts: Counts, more: Mapping[int, int]) -> None:
 
 
 def percentile(counts: Mapping[int, int], q: float) -> float | None:
-    """Seconds at position q·(n − 1) of the ordered durations, spread evenly (on the logarithm's scale) over their bin; None of none."""
+    """Seconds at position q·(n − 1) of the ordered durations, those of a bin spread evenly over its octaves; None of none."""
     n = sum(counts.values())
     if not n:
         return None

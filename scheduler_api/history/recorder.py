@@ -65,7 +65,8 @@ class Recorder:
         """What one report told; `slots` as they stand after it."""
         roster = Roster(tasks, slots, self.freed)
         self.freed, self.slots = roster.freed, slots
-        self.began = t if self.began is None else self.began
+        oldest = min([t, *(iteration["t"] for iteration in iterations[:1])])
+        self.began = oldest if self.began is None else min(oldest, self.began)
         for iteration in iterations:
             for tally in self._tallies(iteration["t"]):
                 self.tracker.follow(tally, iteration, roster)
@@ -116,9 +117,15 @@ class Recorder:
 
     def put_back(self, minutes: Sequence[Minute]) -> None:
         """Minutes that could not be written; the oldest go when there are too many."""
-        self.minutes.extendleft(
-            reversed(list(minutes)[-(MOST_MINUTES - len(self.minutes)) :] if len(self.minutes) < MOST_MINUTES else [])
-        )
+        self.minutes = deque([*minutes, *self.minutes], maxlen=MOST_MINUTES)
+
+    def end(self) -> None:
+        """The present chunk and minute count as finished."""
+        if self.seen is not None:
+            self._end_chunk(self.seen)
+        if self.minute is not None:
+            self.minutes.append(self.minute)
+            self.minute = None
 
     def take_minutes(self) -> list[Minute]:
         taken = list(self.minutes)

@@ -196,7 +196,7 @@ class Board:
             "tasks": self.memory.tasks,
             "fairness": self.memory.fairness,
             "marks": self.marks,
-            "missing": self.missing if seen else self.missing | self._unseen(now),
+            "missing": (self.missing if seen else self.missing | self._unseen(now)) | self.memory.missing,
         }
 
     def _health(self, now: float) -> Json:

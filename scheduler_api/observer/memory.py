@@ -19,6 +19,7 @@ class Memory:
     tasks: list[Json] = field(default_factory=list)
     fairness: Json | None = None
     made_at: float = 0.0
+    missing: Json = field(default_factory=dict)
 
     def read(self, reading: Reading, fresh: Sequence[Json], slots: list[Json]) -> None:
         """`fresh`: the iterations that were not told before."""

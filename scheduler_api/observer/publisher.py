@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import redis
@@ -13,6 +13,9 @@ from channels.layers import get_channel_layer
 
 from scheduler_api import live, strict_json
 from scheduler_api.frames import Delta, State
+from scheduler_api.history import detail
+from scheduler_api.history.chunks import Chunk
+from scheduler_api.history.detail import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +53,22 @@ class Publisher:
         self.away = False
         return True
 
+    async def keep(self, writer: Writer, chunks: Sequence[Chunk]) -> bool:
+        """Writes chunks of a server's detail."""
+        try:
+            for chunk in chunks:
+                async with asyncio.timeout(PUBLISH_S):
+                    await writer.write(self._client, chunk)
+        except (redis.RedisError, OSError) as error:
+            self._note(error)
+            return False
+        return True
+
     async def remove(self, server_id: int) -> None:
         try:
             async with asyncio.timeout(PUBLISH_S):
                 await self._client.delete(live.state_key(server_id))
+                await detail.remove(self._client, server_id)
         except (redis.RedisError, OSError) as error:
             self._note(error)
 

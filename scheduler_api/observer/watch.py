@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from time import time
+from time import monotonic, time
 
 from asgiref.sync import sync_to_async
 
@@ -17,6 +17,7 @@ from scheduler_api.health import Health
 from scheduler_api.kinds.base import Condition
 from scheduler_api.models import PolicyChange, PolicyOutcome, Server
 from scheduler_api.observer.board import Board, Identity
+from scheduler_api.observer.keeper import Keeper
 from scheduler_api.observer.publisher import Publisher
 from scheduler_api.policies import target_of
 
@@ -38,14 +39,18 @@ class ServerWatch:
     server: Server
     publisher: Publisher
     frame_s: float = FRAME_S
+    idle_s: float = 1.0
     board: Board = field(init=False)
+    keeper: Keeper = field(init=False)
     published: State | None = None
     written_at: float = 0.0
     looked_up: set[float] = field(default_factory=set)
     lookups: set[asyncio.Task[None]] = field(default_factory=set)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.board = self._fresh_board()
+        self.keeper = Keeper(self.server.pk, self.server.name, self.publisher)
 
     def _fresh_board(self) -> Board:
         return Board(Identity(self.server.pk, self.server.name, self.server.kind, self.server.base_url))
@@ -60,6 +65,7 @@ class ServerWatch:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._follow())
                     tasks.create_task(self._publish())
+                    tasks.create_task(self.keeper.run(lambda: self.board.memory))
             except* Exception as crash:
                 logger.exception("Watching %s failed; it begins anew.", self.server.name, exc_info=crash)
             await self._show_crash()
@@ -82,12 +88,20 @@ class ServerWatch:
         async with aclosing(watcher.watch(target_of(self.server), quiet=self.server.quiet)) as reports:
             async for report in reports:
                 self.board.apply(report, time())
+                self.news.set()
                 self._look_for_authors()
 
     async def _publish(self) -> None:
+        """A frame at once after news, unless the last was less than `frame_s` ago; without news every `idle_s`, since ages grow."""
+        next_at = 0.0
         while True:
+            if (pause := next_at - monotonic()) > 0:
+                await asyncio.sleep(pause)
+            self.news.clear()
+            next_at = monotonic() + self.frame_s
             await self._frame()
-            await asyncio.sleep(self.frame_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.news.wait(), self.idle_s)
 
     async def _frame(self) -> None:
         now = time()
@@ -119,6 +133,7 @@ class ServerWatch:
                 continue
             if name:
                 self.board.name_author(version, name)
+                self.news.set()
                 return
 
 

@@ -1,0 +1,100 @@
+"""The JSON API of what a server did: detail, fairness, stalls, history. Each also as CSV with `?format=csv`.
+
+Times are the server's clock, Unix seconds. Without `to` a range ends with the newest that is kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import time
+from collections.abc import Iterable
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Router
+from ninja.errors import HttpError
+
+from scheduler_api import selectors, strict_json
+from scheduler_api.history import ranges, store, table
+from scheduler_api.history.table import Json, Rows
+from scheduler_api.models import Server
+
+router = Router(tags=["history"])
+
+LIVE_S = 60.0
+HISTORY_S = 24 * 3600.0
+LONGEST_S = 31 * 24 * 3600.0
+
+
+def _known(server_id: int) -> int:
+    try:
+        return selectors.get_server(server_id).pk
+    except Server.DoesNotExist:
+        raise HttpError(404, "No such server.") from None
+
+
+def _range(request: HttpRequest, end: float, default_s: float) -> tuple[float, float]:
+    """`from` and `to` of the query. Raises 422 for what is no range."""
+    t_to = _time(request, "to", end)
+    t_from = _time(request, "from", t_to - default_s)
+    if not 0 <= t_from < t_to or t_to - t_from > LONGEST_S:
+        raise HttpError(422, "from must lie before to, and at most 31 days before it.")
+    return t_from, t_to
+
+
+def _time(request: HttpRequest, name: str, default: float) -> float:
+    raw = request.GET.get(name, "")
+    try:
+        value = float(raw) if raw else default
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or abs(value) > 1e11:
+        raise HttpError(422, f"{name} must be a time in Unix seconds.")
+    return value
+
+
+def _answer(request: HttpRequest, found: Json, name: str, rows: Iterable[Rows]) -> HttpResponse:
+    """`rows`: one or more tables, parted by an empty line."""
+    if request.GET.get("format", "json") != "csv":
+        return HttpResponse(strict_json.dumps(found), content_type="application/json")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    for number, part in enumerate(rows):
+        if number:
+            writer.writerow([])
+        writer.writerows(part)
+    headers = {"Content-Disposition": f'attachment; filename="slotboard-{name}.csv"', "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(out.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+@router.get("/{server_id}/detail", summary="Iterations and tasks of a range within the last 15 minutes")
+def detail(request: HttpRequest, server_id: int) -> HttpResponse:
+    """At most 4,000 iterations, neighbours merged beyond that; at most 3,000 tasks, the longest waits first kept. In CSV `table`
+    says which: `iterations` (the default) or `tasks`."""
+    pk = _known(server_id)
+    t_from, t_to = _range(request, ranges.newest(pk), LIVE_S)
+    found = ranges.detail(pk, t_from, t_to)
+    wanted = request.GET.get("table", "iterations")
+    rows = table.tasks(found["tasks"]) if wanted == "tasks" else table.iterations(found["iterations"])
+    return _answer(request, found, f"{wanted if wanted == 'tasks' else 'iterations'}-{pk}", [rows])
+
+
+@router.get("/{server_id}/fairness", summary="How evenly slots and clients were served in a range within the last 15 minutes")
+def fairness(request: HttpRequest, server_id: int) -> HttpResponse:
+    pk = _known(server_id)
+    t_from, t_to = _range(request, ranges.newest(pk), LIVE_S)
+    found = ranges.fairness(pk, t_from, t_to)
+    return _answer(request, found, f"fairness-{pk}", [table.fairness(found)])
+
+
+@router.get("/{server_id}/history", summary="Sums of a minute or more, of the last 30 days")
+def history(request: HttpRequest, server_id: int) -> HttpResponse:
+    """`step` in seconds: the smallest of 60, 600, 3600, 21600 and 86400 that is at least that, and that the range allows."""
+    pk = _known(server_id)
+    t_from, t_to = _range(request, time.time(), HISTORY_S)
+    raw = request.GET.get("step", "")
+    if raw and not (raw.isascii() and raw.isdigit() and len(raw) < 9):
+        raise HttpError(422, "step must be a whole number of seconds.")
+    found = store.read(pk, t_from, t_to, int(raw) if raw else None)
+    return _answer(request, found, f"history-{pk}", [table.points(found["points"])])
