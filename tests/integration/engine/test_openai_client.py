@@ -207,3 +207,20 @@ async def test_the_async_client_answers_side_by_side_and_a_cancelled_call_leaves
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(endless, 0.3)
         await asyncio.to_thread(engine.wait_until, is_idle, 5)
+
+
+def test_embeddings() -> None:
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with (
+        running_engine("-np", "2", "-c", "1024", "--embeddings", "--pooling", "mean") as engine,
+        openai.OpenAI(api_key="none", base_url=f"{engine.url}/v1", max_retries=0, http_client=http) as client,
+    ):
+        answer = client.embeddings.create(model="small", input=["hello", "world", "hello"])
+        one, other, again = (entry.embedding for entry in answer.data)
+        assert one == again != other
+        assert sum(value * value for value in one) == pytest.approx(1, abs=1e-4)
+        assert answer.usage.prompt_tokens == answer.usage.total_tokens > 0
+        plain = client.embeddings.create(model="small", input="hello", encoding_format="float").data[0].embedding
+        assert plain == pytest.approx(one, abs=1e-6)
+        with pytest.raises(openai.BadRequestError):
+            client.embeddings.create(model="small", input=[])
