@@ -52,7 +52,7 @@ class SlotRoutes:
     def _path(self, body: dict[str, Any]) -> Path:
         folder = self._state.options.slot_save_path
         if folder is None:
-            raise ApiError(501, "This server does not save slots. Start it with `--slot-save-path`")
+            raise ApiError(501, "This server does not support slots action. Start it with `--slot-save-path`")
         name = Fields(body).text("filename")
         if not _FILE_NAME.fullmatch(name) or ".." in name or name[0] in " ." or name[-1] in " .":
             raise field_error("filename", "the name of a file without a path")
