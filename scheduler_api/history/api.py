@@ -24,6 +24,7 @@ router = Router(tags=["history"])
 
 LIVE_S = 60.0
 HISTORY_S = 24 * 3600.0
+LONGEST_STALL_S = 15 * 60.0
 LONGEST_S = 31 * 24 * 3600.0
 
 
@@ -98,3 +99,16 @@ def history(request: HttpRequest, server_id: int) -> HttpResponse:
         raise HttpError(422, "step must be a whole number of seconds.")
     found = store.read(pk, t_from, t_to, int(raw) if raw else None)
     return _answer(request, found, f"history-{pk}", [table.points(found["points"])])
+
+
+@router.get("/{server_id}/stall", summary="Who kept a slot waiting, and what another prefill order would have done")
+def stall(request: HttpRequest, server_id: int, slot: int) -> HttpResponse:
+    """Of the stretches in which the slot had work and got no token, the one that covers most of the range; 404 without one."""
+    pk = _known(server_id)
+    t_from, t_to = _range(request, ranges.newest(pk), LIVE_S)
+    if t_to - t_from > LONGEST_STALL_S:
+        raise HttpError(422, "A stall is looked for in at most 15 minutes.")
+    found = ranges.stall(pk, slot, t_from, t_to)
+    if found is None:
+        raise HttpError(404, f"Slot {slot} had no work without a token in this range.")
+    return _answer(request, found, f"stall-{pk}-{slot}", [table.stall(found)])

@@ -43,7 +43,7 @@ class Chunk:
     @property
     def first(self) -> float:
         """From when on it tells something: a stream that is resumed tells of iterations before the chunk began."""
-        return min([self.start, *(iteration["t"] for iteration in self.iterations[:1])])
+        return min([self.start, *(float(iteration["t"]) for iteration in self.iterations[:1])])
 
 
 def open_task(slot: Json, freed: Mapping[int, float] | None = None) -> Json:
@@ -156,7 +156,7 @@ class Merger:
 
 
 def _follows(earlier: Json, later: Json) -> bool:
-    return later["i"] > earlier["i"] and later["t"] - end_of(earlier) < PAUSE_S
+    return bool(later["i"] > earlier["i"] and later["t"] - end_of(earlier) < PAUSE_S)
 
 
 def merged(earlier: Json, later: Json) -> Json:

@@ -1,7 +1,7 @@
 """The last minutes of a server in Valkey: chunks of seconds that the observer writes and the API reads. Nothing else needs them.
 
-`slotboard:detail:<server>` is a sorted set of the chunks there are, by their end, with members `<number>:<start>:<iterations>:<bytes>`.
-`slotboard:detail:<server>:<number>` is a chunk. Both expire, so that an observer that is gone leaves nothing behind.
+`slotboard:detail:<server>` is a sorted set of the chunks there are, by their end; `<number>:<start>:<iterations>:<bytes>` in it
+stands for the chunk under `slotboard:detail:<server>:<number>`. Both expire: an observer that is gone leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Writer:
     async def _write(self, client: redis.asyncio.Redis, chunk: Chunk) -> None:
         key = index_key(self.server_id)
         if self.entries is None:
-            self.entries = [_entry(member, end) for member, end in await client.zrange(key, 0, -1, withscores=True)]
+            found: Any = await client.zrange(key, 0, -1, withscores=True)
+            self.entries = [_entry(member, end) for member, end in found]
         data = chunks.encode(chunk)
         number = max((entry.number for entry in self.entries), default=0) + 1
         self.entries.append(Entry(number, chunk.first, chunk.end, len(chunk.iterations), len(data)))
@@ -102,7 +103,7 @@ class Writer:
 
 
 async def remove(client: redis.asyncio.Redis, server_id: int) -> None:
-    members = await client.zrange(index_key(server_id), 0, -1)
+    members: Any = await client.zrange(index_key(server_id), 0, -1)
     await client.delete(index_key(server_id), *(chunk_key(server_id, _entry(member, 0.0).number) for member in members))
 
 
@@ -121,7 +122,7 @@ class Detail:
     marks: list[Json] = field(default_factory=list)
     gaps: list[list[Any]] = field(default_factory=list)
     cut: bool = False
-    policy: Json | None = None
+    policies: list[tuple[float, Json | None]] = field(default_factory=list)  # in force up to each time
     info: Json = field(default_factory=dict)
 
     def as_json(self) -> Json:
@@ -132,7 +133,7 @@ class Detail:
 def index(server_id: int) -> list[Entry]:
     """The chunks there are, oldest first; none when Valkey cannot be reached."""
     try:
-        found = live.client().zrange(index_key(server_id), 0, -1, withscores=True)
+        found: Any = live.client().zrange(index_key(server_id), 0, -1, withscores=True)
     except redis.RedisError as error:
         logger.warning("The detail cannot be read: %s", error)
         return []
@@ -144,7 +145,7 @@ def between(server_id: int, entries: list[Entry], t_from: float, t_to: float) ->
     wanted = [entry for entry in entries if entry.end >= t_from and entry.start <= t_to]
     for some in batched(wanted, _BATCH):
         try:
-            found = live.client().mget([chunk_key(server_id, entry.number) for entry in some])
+            found: Any = live.client().mget([chunk_key(server_id, entry.number) for entry in some])
         except redis.RedisError as error:
             logger.warning("The detail cannot be read: %s", error)
             return
@@ -191,7 +192,8 @@ class _Reading:
         for start, end, why in chunk.gaps:
             self._gap(start, end, why)
         self.covered = max(chunk.end, self.covered or 0.0)
-        detail.policy, detail.info = chunk.policy, chunk.info
+        detail.policies.append((chunk.end, chunk.policy))
+        detail.info = chunk.info
 
     def take_state(self, state: Json) -> None:
         for iteration in state.get("iterations") or []:
@@ -208,10 +210,9 @@ class _Reading:
                 self.detail.marks[known[mark["t"], mark["kind"]]] = mark
             elif self.detail.t_from <= mark["t"] <= self.detail.t_to:
                 self.detail.marks.append(mark)
-        if self.detail.policy is None:
-            policy = state.get("policy")
-            self.detail.policy = policy.get("effective") if isinstance(policy, dict) else None
-            self.detail.info = state.get("info") or {}
+        policy = state.get("policy")
+        self.detail.policies.append((state["t"], policy.get("effective") if isinstance(policy, dict) else None))
+        self.detail.info = self.detail.info or state.get("info") or {}
 
     def _iteration(self, iteration: Json) -> None:
         """In order, each once: streams that were resumed tell of some twice."""
@@ -249,6 +250,11 @@ class _Reading:
         detail.marks.sort(key=lambda mark: float(mark["t"]))
         if detail.oldest is None and detail.iterations:
             detail.oldest = detail.iterations[0]["t"]
+
+
+def policy_at(detail: Detail, t: float) -> Json | None:
+    """What was in force, as the end of the chunk that `t` lies in tells; a switch within it counts as made before."""
+    return next((policy for end, policy in detail.policies if end >= t), detail.policies[-1][1] if detail.policies else None)
 
 
 def _key(task: Json) -> tuple[Any, ...]:

@@ -108,8 +108,10 @@ def of(
     *,
     batches: bool = True,
 ) -> Json:
-    """`waits`: those that still last. `ttft`: the times themselves, else the tally's counts. `batches`: whether the server tells of
-    batches and tasks; what follows from them alone is null otherwise."""
+    """`waits`: those that still last. `ttft`: the times themselves, else the tally's counts.
+
+    `batches`: the server tells of batches and tasks; what follows from them alone is null otherwise.
+    """
     open_waits = list(waits)
     gap = tally.worst_gap
     for wait in open_waits:

@@ -62,7 +62,7 @@ def iterations(found: Iterable[Json]) -> Rows:
 
 
 def _measured(each: Json) -> Json:
-    took = each.get("dur_ms", sum(each.get(name) or 0.0 for name in ("plan_ms", "run_ms", "settle_ms")))
+    took: float = each["dur_ms"] if "dur_ms" in each else sum(each[name] or 0.0 for name in ("plan_ms", "run_ms", "settle_ms"))
     sums = {f"{kind}_tokens": sum(n for _, n in each[kind]) for kind in ("prompt", "gen")}
     return {**each, "dur_ms": round(took, 3), "i_to": each.get("i_to", each["i"]), **sums}
 
