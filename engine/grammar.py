@@ -11,7 +11,7 @@ import re
 
 MAX_GRAMMAR = 1 << 18  # characters
 MAX_REPEAT = 2000
-MAX_REPEATED = 100_000  # all repetitions together: llama.cpp writes them out, about a microsecond for each
+MAX_REPEATED = 50_000  # all repetitions together: llama.cpp writes them out, about a microsecond for each
 MAX_DEPTH = 200  # of parentheses: llama.cpp reads them by recursion
 MAX_OPTIONAL = 150  # its work on parts that may be left out grows with the cube of their number,
 MAX_CHOICES = 4000  # and on choices with the square

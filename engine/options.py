@@ -33,6 +33,7 @@ class Options:
     model: Path
     model_given: bool
     alias: str
+    aliases: tuple[str, ...]  # every name of the model, the one it is shown by first
     backend: str
     n_slots: int
     n_ctx: int
@@ -115,7 +116,7 @@ def _model_flags(parser: argparse.ArgumentParser, env: Env) -> None:
         metavar="PATH",
         help="GGUF file; without it a tiny model is made",
     )
-    add("-a", "--alias", default=env.text("LLAMA_ARG_ALIAS", ""), help="model name that clients see")
+    add("-a", "--alias", default=env.text("LLAMA_ARG_ALIAS", ""), help="model names that clients see, separated by commas")
     add("--backend", choices=["llama", "simulated"], default=env.text("BACKEND", "llama"), help="what computes the batches")
     text = "slots; -1 (default): 4, and one KV cache for all unless a KV flag is given"
     whole.add("-np", "--parallel", env="LLAMA_ARG_N_PARALLEL", default=-1, low=1, high=256, also=(-1,), text=text)
@@ -180,10 +181,13 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         parser.error(f"environment variable {unknown[0]} is unknown")
     sampling, schema = sampling_of(parser, args)
     model = Path(args.model) if args.model else DEFAULT_MODEL
+    # sorted, and the first is the name that answers carry, as in llama-server
+    aliases = sorted({name.strip() for name in args.alias.split(",")} - {""}) or [model.stem]
     return Options(
         model=model,
         model_given=bool(args.model),
-        alias=args.alias or model.stem,
+        alias=aliases[0],
+        aliases=tuple(aliases),
         backend=args.backend,
         n_slots=n_slots,
         n_ctx=args.ctx_size,

@@ -72,7 +72,7 @@ class InfoRoutes:
         return json_response({"object": "list", "data": [self._model_json()]})
 
     async def model(self, request: Request) -> Response:
-        if request.path_params["name"] != self._state.options.alias:
+        if request.path_params["name"] not in self._state.options.aliases:
             raise ApiError(404, f"There is no such model; the one served is {self._state.options.alias}.")
         return json_response(self._model_json())
 
@@ -87,6 +87,7 @@ class InfoRoutes:
         }
         return {
             "id": options.alias,
+            "aliases": options.aliases,
             "object": "model",
             "created": int(self._state.started_at),
             "owned_by": "llamacpp",

@@ -73,6 +73,15 @@ async def test_slots_before_and_after_a_task(engine: Served) -> None:
     assert (await engine.client.get("/slots?fail_on_no_slot=1")).status_code == 200
 
 
+async def test_a_model_has_each_of_its_names() -> None:
+    async with served("--alias", "tiny-2,fim, code") as engine:
+        listed = (await engine.client.get("/v1/models")).json()["data"]
+        assert [(model["id"], model["aliases"]) for model in listed] == [("code", ["code", "fim", "tiny-2"])]
+        assert (await engine.client.get("/v1/models/tiny-2")).json() == listed[0]
+        assert (await engine.client.get("/v1/models/other")).status_code == 404
+        assert (await engine.post("/completion", {"prompt": "a", "n_predict": 1})).json()["model"] == "code"
+
+
 async def test_endpoints_that_are_off_say_which_flag_turns_them_on() -> None:
     async with served("--no-slots") as engine:
         response = await engine.client.get("/slots")
