@@ -148,7 +148,7 @@ class CompletionRoute:
             eog=frozenset() if request.sampling.ignore_eos else runner.backend.info.eog,
             client=request.client,
             submitted_at=self._state.clock.now(),
-            n_keep=len(prompt) if request.n_keep < 0 else request.n_keep + runner.backend.info.add_bos,
+            n_keep=(len(prompt) if request.n_keep < 0 else request.n_keep) + runner.backend.info.add_bos,
             n_discard=request.n_discard,
             children=tuple(next(ids) for _ in range(request.n_cmpl - 1)),
         )

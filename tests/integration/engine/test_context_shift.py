@@ -41,7 +41,7 @@ def shifted(cells: list[int], keep: int, discard: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("wish", "keep", "discard"), [({}, 10, 0), ({"n_keep": -1}, 200, 0), ({"n_keep": 0, "n_discard": 100}, 1, 100)]
+    ("wish", "keep", "discard"), [({}, 10, 0), ({"n_keep": -1}, 201, 0), ({"n_keep": 0, "n_discard": 100}, 1, 100)]
 )
 def test_a_full_slot_goes_on_as_from_the_cells_that_are_left(
     engine: EngineProcess, wish: dict[str, int], keep: int, discard: int

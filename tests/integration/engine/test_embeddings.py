@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from tests.support.engine import EngineProcess, running_engine
@@ -63,8 +64,11 @@ def test_embeddings_in_openai_s_shape(engine: EngineProcess) -> None:
 
 
 def test_prompts_that_share_a_batch_get_what_they_get_alone(engine: EngineProcess) -> None:
-    together = embed(engine, TEXTS)
-    assert all(close(embed(engine, text)[0], vector) for text, vector in zip(TEXTS, together, strict=True))
+    before, given = engine.get("/scheduler")["iteration"], [f"{text} {n}" for n in range(6) for text in TEXTS]
+    together = embed(engine, given)
+    iterations = engine.get(f"/scheduler/iterations?after={before}")["iterations"]
+    assert max(len(iteration["prompt"]) for iteration in iterations) > 1
+    assert all(close(embed(engine, text)[0], vector) for text, vector in zip(given, together, strict=True))
     assert not close(together[0], together[1])
 
 
@@ -73,6 +77,14 @@ def test_base64_holds_the_same_numbers(engine: EngineProcess) -> None:
     raw = base64.b64decode(item["embedding"])
     assert item["encoding_format"] == "base64"
     assert close(list(struct.unpack(f"<{len(raw) // 4}f", raw)), embed(engine, TEXTS[0])[0])
+
+
+def test_openai_s_client_reads_them(engine: EngineProcess) -> None:
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with openai.OpenAI(api_key="none", base_url=f"{engine.url}/v1", max_retries=0, http_client=http) as client:
+        answer = client.embeddings.create(model="any", input=TEXTS)  # asks for base64
+        assert all(close(item.embedding, vector) for item, vector in zip(answer.data, embed(engine, TEXTS), strict=True))
+        assert answer.usage.prompt_tokens > 0
 
 
 def test_native_shape_and_norms(engine: EngineProcess) -> None:
