@@ -1,7 +1,7 @@
 """A server's live state on its way to one browser (docs/protocol.md section 3).
 
-Frames arrive in the channel layer's queue, which has no bound. They are taken out of it at once into an outbox that has one,
-and a task of its own sends them: a browser that reads slowly loses frames and gets a snapshot, and delays nobody.
+Frames arrive from the hub as text and wait in an outbox that has a bound, and a task of its own sends them: a browser that reads
+slowly loses frames and gets a snapshot, and delays nobody.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
 
+from dashboard.feed.hub import hub
 from scheduler_api import live, selectors, strict_json
 from scheduler_api.models import Server
 
@@ -63,20 +64,19 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
         except Server.DoesNotExist:
             await self.close(UNKNOWN_SERVER)
             return
-        self.outbox: deque[dict[str, Any]] = deque()
+        self.outbox: deque[tuple[int, str]] = deque()
         self.news = asyncio.Event()
         self.wants_snapshot = True
         self.sent_seq: int | None = None
         self.stale = ""
-        await self.channel_layer.group_add(live.group_name(self.server_id), self.channel_name)
+        await hub().join(self.server_id, self)
         self.sender = asyncio.create_task(self._send_all())
 
     async def disconnect(self, code: int) -> None:
         if self.sender is None:
             return
         self.sender.cancel()
-        with suppress(redis.RedisError, OSError):
-            await self.channel_layer.group_discard(live.group_name(self.server_id), self.channel_name)
+        await hub().leave(self.server_id, self)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
         """Only {"type": "resync"} means something; anything else is passed over."""
@@ -88,12 +88,13 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
                 self.wants_snapshot = True
                 self.news.set()
 
-    async def server_frame(self, message: dict[str, Any]) -> None:
+    def take(self, seq: int, text: str) -> None:
+        """From the hub: a delta, as text."""
         if len(self.outbox) >= OUTBOX:
             self.outbox.clear()
             self.wants_snapshot = True
         else:
-            self.outbox.append(message["frame"])
+            self.outbox.append((seq, text))
         self.news.set()
 
     @classmethod
@@ -124,16 +125,16 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
         if self.wants_snapshot:
             await self._snapshot()
         while self.outbox and not self.wants_snapshot:
-            await self._forward(self.outbox.popleft())
+            await self._forward(*self.outbox.popleft())
 
-    async def _forward(self, delta: dict[str, Any]) -> None:
-        if self.sent_seq is not None and delta["seq"] <= self.sent_seq:
+    async def _forward(self, seq: int, text: str) -> None:
+        if self.sent_seq is not None and seq <= self.sent_seq:
             return
-        if self.sent_seq is None or delta["seq"] != self.sent_seq + 1:
+        if self.sent_seq is None or seq != self.sent_seq + 1:
             await self._snapshot()
             return
-        await self.send_json({"type": "delta", **delta})
-        self.sent_seq, self.stale = delta["seq"], ""
+        await self.send(text_data=text)
+        self.sent_seq, self.stale = seq, ""
 
     async def _snapshot(self) -> None:
         """Sends the stored state, or that there is none."""

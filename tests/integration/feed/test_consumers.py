@@ -49,7 +49,7 @@ def state(seq: int, **changes: Any) -> dict[str, Any]:
 
 
 def delta(seq: int, **changes: Any) -> dict[str, Any]:
-    return {"seq": seq, "t": time(), "set": changes, "slots": [], "iterations": []}
+    return {"seq": seq, "t": time(), "set": changes, "slots": [], "iterations": [], "tasks": [], "figures": {}, "series": {}}
 
 
 def socket(server_id: int, cookie: str = "", origin: bytes = LOCAL) -> AsgiSocket:
