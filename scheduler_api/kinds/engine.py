@@ -17,7 +17,7 @@ from scheduler_api.kinds.polling import condition_of_failure
 from scheduler_api.kinds.sse import EventParser, EventTooLarge
 from scheduler_api.targets import Target
 
-UPDATE_INTERVAL_MS = 200
+UPDATE_INTERVAL_MS = 250  # as often as frames may go out: each update becomes one
 #: The engine sends a comment when it has nothing to tell, well within this time.
 QUIET_STREAM_S = 25.0
 LONGEST_PAUSE_S = 5.0
