@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from engine.scheduler.plan import EntryKind, FinishReason, Settlement
+from engine.scheduler.plan import EntryKind, ErrorType, FinishReason, Plan, Settlement
 from engine.scheduler.policy import BarrierJoin, PhaseMode, PrefillOrder, RotationStart
-from engine.scheduler.slots import SlotState
+from engine.scheduler.slots import PROMPT_DONE, Slot, SlotState
 from engine.scheduler.task import Group
 from tests.unit.scheduler.harness import EMBEDDING, A, B, Bench
 
@@ -105,10 +105,14 @@ def test_the_same_tokens_come_out_under_every_policy_and_every_switch(
     assert serve(load, changes, kv_mode=kv_mode, can_trim=can_trim, cont_batching=cont_batching) == plain
 
 
+KEPT = {"since", "cells", "last_used", "last_service", "lora", "shares"}
+
+
 class SchedulerMachine(RuleBasedStateMachine):
-    """Any order of submit, step, cancel, finish, switch and failure."""
+    """Any order of submit, step, cancel, disconnect, finish, waiting for too long, switch, failure and loss, in both KV modes."""
 
     tasks: Bundle[int] = Bundle("tasks")
+    requests: Bundle[tuple[int, ...]] = Bundle("requests")  # a task's id and those of its children
 
     @initialize(
         kv_mode=st.sampled_from(["split", "unified"]),
@@ -118,29 +122,42 @@ class SchedulerMachine(RuleBasedStateMachine):
         context_shift=st.booleans(),
     )
     def build(self, kv_mode: str, can_trim: bool, slots: int, cont_batching: bool, context_shift: bool) -> None:
-        sizes = {"n_ctx_slot": 40, "n_ctx": 40 * slots}
-        switches = {"can_trim": can_trim, "cont_batching": cont_batching, "context_shift": context_shift and can_trim}
+        sizes: dict[str, Any] = {"n_ctx_slot": 40, "n_ctx": 40 * slots}
+        switches: dict[str, Any] = {"can_trim": can_trim, "cont_batching": cont_batching}
+        switches["context_shift"] = context_shift and can_trim
         self.made = Bench.make(slots, 8, kv_mode=kv_mode, **sizes, **switches)
         self.made.took = 0.5
         self.submitted: set[int] = set()
         self.generated = 0
+        self.prompt_tokens = 0
+        self.passed = [0] * slots
+        self.overdue = [0] * slots  # batches that passed a slot over beyond its bound, while the order takes turns
 
     @rule(
-        target=tasks,
+        target=requests,
         slot=st.integers(-1, 5),
         prompt=st.lists(st.integers(0, 1), max_size=42),
         n_predict=st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 60]),
         group=st.sampled_from([Group(), A, EMBEDDING]),
         n_children=st.sampled_from([0, 0, 0, 1, 2]),
     )
-    def submit(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> MultipleResults[int]:
+    def submit(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> tuple[int, ...]:
         if n_predict < 0 and self.made.scheduler.config.context_shift:
             n_predict = 60  # it would go on for ever
         self.made.next_id += 10
         children = tuple(self.made.next_id + 2 + child for child in range(n_children))
         task = self.made.submit(slot, prompt=prompt, n_predict=n_predict, group=group, children=children)
         self.submitted |= {task, *children}
-        return multiple(task, *children)
+        return (task, *children)
+
+    @rule(target=requests, prompts=st.lists(st.integers(1, 30), min_size=2, max_size=5), n_children=st.sampled_from([0, 1]))
+    def crowd(self, prompts: list[int], n_children: int) -> MultipleResults[tuple[int, ...]]:
+        """More than there are slots for, and beginnings that slots may hold already."""
+        return multiple(*(self.submit(-1, [0] * n, 4, Group(), n_children) for n in prompts))
+
+    @rule(target=tasks, request=requests)
+    def tasks_of(self, request: tuple[int, ...]) -> MultipleResults[int]:
+        return multiple(*request)
 
     @rule(n=st.integers(1, 6))
     def step(self, n: int) -> None:
@@ -150,6 +167,20 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(slot=st.integers(0, 3))
     def step_with_a_fault(self, slot: int) -> None:
         self.check(self.made.step(errors={slot: "no candidate left"}))
+
+    @rule(slot=st.integers(0, 3))
+    def step_with_cells_lost(self, slot: int) -> None:
+        """As under unified KV when a slot's output is no number: it fails, and whose prompt is not done starts again."""
+        made = self.made
+        made.now += 1.0
+        plan = made.scheduler.plan(made.now)
+        given = {one for entry in plan.entries if entry.output for one in (entry.slot, *entry.copy_to)}
+        errors = {slot: "not a number"} if slot in given else {}
+        lost = {one.id for one in made.scheduler._slots if one.state not in PROMPT_DONE and one.id not in given} | errors.keys()
+        outcome = replace(made.model.run(plan, errors), lost=frozenset(lost if errors else ()))
+        for one in outcome.lost:
+            made.model.cells[one].clear()
+        self.check(made.close(plan, made.scheduler.settle(plan, outcome, made.now + made.took)))
 
     @rule()
     def fail(self) -> None:
@@ -171,6 +202,30 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert finished.reason is FinishReason.CANCELLED
         late = {one.task_id for one in self.made.scheduler._tenancy.ended}
         assert others - late == self.living() - {task} - late
+
+    @rule(request=consumes(requests))
+    def disconnect(self, request: tuple[int, ...]) -> None:
+        """The reader of all answers of a prompt is gone."""
+        for task in request:
+            if (finished := self.made.scheduler.cancel(task, self.made.now)) is not None:
+                self.made.gone(finished)
+        assert not self.living() & set(request)
+
+    @rule(request=requests)
+    def wait_for_too_long(self, request: tuple[int, ...]) -> None:
+        task = request[0]
+        slot = self.made.scheduler._tenancy.where.get(task)
+        begun = slot is not None and slot.visited
+        living = self.living()
+        finished = self.made.scheduler.expire(task, "it waited for too long", self.made.now)
+        assert (finished is not None) == (task in living and not begun)
+        if finished is None:
+            assert self.living() == living
+            return
+        self.made.gone(finished)
+        assert finished.error_type is ErrorType.UNAVAILABLE
+        assert not self.living() & set(request)
+        assert living - self.living() <= set(request)
 
     @rule(task=tasks)
     def finish(self, task: int) -> None:
@@ -194,6 +249,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         totals = self.made.scheduler._totals
         self.generated += len(settlement.emissions)
         assert totals.generated_tokens == self.generated
+        told = {progress.task_id for progress in settlement.progress}
+        self.prompt_tokens += sum(
+            len(entry.tokens) for entry in plan.entries if entry.kind is EntryKind.PROMPT and entry.task_id in told
+        )
+        assert totals.prompt_tokens == self.prompt_tokens
+        self.check_turns(plan)
         assert len({entry.slot for entry in plan.entries}) == len(plan.entries)
         prompts = [entry for entry in plan.entries if entry.kind is EntryKind.PROMPT]
         assert not prompts or plan.n_tokens <= 8
@@ -210,6 +271,16 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert not settlement.emissions or not beside
         group = {self.made.scheduler._slots[entry.slot].group for entry in plan.entries} - {None}
         assert len(group) <= 1 or plan.group in group
+
+    def check_turns(self, plan: Plan) -> None:
+        """A slot is served within max(8, 2 x slots) + slots - 1 batches, or soon after an order without turns is left."""
+        slots, effective = self.made.scheduler._slots, self.made.scheduler.policy(self.made.now).effective
+        bound = max(8, 2 * len(slots)) + len(slots) - 1
+        for slot in slots if plan.entries else ():
+            late = slot.passed > bound and effective.takes_turns
+            self.overdue[slot.id] = self.overdue[slot.id] + (slot.passed > self.passed[slot.id]) if late else 0
+            self.passed[slot.id] = slot.passed
+        assert max(self.overdue) <= len(slots)
 
     @invariant()
     def each_task_is_in_exactly_one_place(self) -> None:
@@ -253,6 +324,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.made.run(limit=4000)
         assert set(self.made.ended) == self.submitted
         assert not self.living()
+        scheduler = self.made.scheduler
+        assert not scheduler._tenancy.where
+        assert scheduler.queue_depth == 0
+        assert scheduler._phases.cohort is None
+        for slot in scheduler._slots:
+            empty = Slot(slot.id)
+            stays = {field.name for field in fields(Slot) if getattr(slot, field.name) != getattr(empty, field.name)}
+            assert stays <= KEPT, "a task leaves its cells behind and nothing else"
 
 
 SchedulerMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
