@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,20 @@ def test_every_field_and_value_is_explained(name: str) -> None:
 def test_its_rows_are_what_happens(policy: dict[str, str], sizes: list[int]) -> None:
     made, _ = bench(policy, sizes)
     assert rows(made.run()) in DOCUMENT
+
+
+TESTED = [line.split("|")[1:4] for line in DOCUMENT.splitlines() if line.startswith("| `") and "::test_" in line]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_and_value_has_an_example_from_a_test(name: str) -> None:
+    values = {value.strip(" `") for field, value, _ in TESTED if field.strip(" `") == name}
+    assert values
+    assert values.issuperset(FIELDS[name].values or ())
+
+
+@pytest.mark.parametrize("place", [place.strip(" `") for _, _, place in TESTED])
+def test_every_test_that_it_names_is_there(place: str) -> None:
+    file, owner, name = place.split("::")
+    module = importlib.import_module(f"tests.unit.scheduler.{file.removesuffix('.py')}")
+    assert callable(getattr(getattr(module, owner), name))

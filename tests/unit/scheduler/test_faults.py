@@ -138,3 +138,11 @@ def test_how_long_slots_have_been_busy() -> None:
     made.step()
     made.step()
     assert made.scheduler.ages(made.now) == [2.0]
+
+
+def test_the_documents_example_of_lost_cells() -> None:
+    made = Bench.make(2, 8)
+    made.submit(0, 4)
+    made.submit(1, 20)
+    made.step(errors={0: "not a number"}, lost=(0, 1))
+    assert made.run().rows == ["s0:4 s1:4", "s1:8", "s1:8", "s1:4"]

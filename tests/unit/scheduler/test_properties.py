@@ -142,6 +142,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         n_children=st.sampled_from([0, 0, 0, 1, 2]),
     )
     def submit(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> tuple[int, ...]:
+        return self.add(slot, prompt, n_predict, group, n_children)
+
+    def add(self, slot: int, prompt: list[int], n_predict: int, group: Group, n_children: int) -> tuple[int, ...]:
         if n_predict < 0 and self.made.scheduler.config.context_shift:
             n_predict = 60  # it would go on for ever
         self.made.next_id += 10
@@ -153,7 +156,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(target=requests, prompts=st.lists(st.integers(1, 30), min_size=2, max_size=5), n_children=st.sampled_from([0, 1]))
     def crowd(self, prompts: list[int], n_children: int) -> MultipleResults[tuple[int, ...]]:
         """More than there are slots for, and beginnings that slots may hold already."""
-        return multiple(*(self.submit(-1, [0] * n, 4, Group(), n_children) for n in prompts))
+        requests = [self.add(-1, [0] * n, 4, Group(), n_children) for n in prompts]
+        return multiple(*requests)
 
     @rule(target=tasks, request=requests)
     def tasks_of(self, request: tuple[int, ...]) -> MultipleResults[int]:
