@@ -67,8 +67,6 @@ class ReturningManager(Manager):  # type: ignore[misc]  # honcho has no types
         super().__init__(printer)
         self._ending = multiprocessing.Event()
         self._process_ctor: Callable[..., Process] = partial(ReturningProcess, ending=self._ending)
-            *args, ending=self._ending, **kwargs
-        )
 
     def terminate(self) -> None:
         self._ending.set()
