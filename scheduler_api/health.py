@@ -22,8 +22,15 @@ class Health(StrEnum):
 SEEN = frozenset({Health.UP, Health.SILENT, Health.SLEEPING, Health.NOT_SERVING})
 #: The server answers, and what it tells is of now.
 ANSWERS = SEEN - {Health.SILENT}
-#: Work that gets no token for this long, of a server that answers, makes it one that does not serve.
+#: A server that answers and whose work gets no token for this long does not serve. Where batches were seen to take long, as on a
+#: slow machine, it is twice as long as the longest, up to a limit.
 NOT_SERVING_AFTER_S = 60.0
+LONGEST_NOT_SERVING_AFTER_S = 600.0
+
+
+def not_serving_after(longest_stand_s: float) -> float:
+    """Seconds; `longest_stand_s` is the longest time without a token that ended by itself."""
+    return max(NOT_SERVING_AFTER_S, min(LONGEST_NOT_SERVING_AFTER_S, 2 * longest_stand_s))
 
 
 @dataclass(slots=True)

@@ -57,6 +57,8 @@ class ModelWatch:
         if self.props.now() or (reader.must_not_wake and (metrics_due or slots_due)):
             yield "/props", reader.props
             self.props.later(0.1 if reader.asleep else 1.0)
+            if reader.woke:
+                metrics_due, slots_due = reader.wants_metrics, reader.wants_slots
         if reader.wants_metrics and metrics_due:
             yield "/metrics", reader.metrics
             self.metrics.later(reader.metrics_factor)

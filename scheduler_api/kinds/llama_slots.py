@@ -99,6 +99,11 @@ class SlotTracker:
         self.polled_at = now
         return [_frame_slot(self.seen[slot.id]) for slot in slots], services
 
+    def shown_at_first(self, slots: Sequence[RawSlot]) -> tuple[int, int]:
+        """(prompt, generated) tokens of tasks that were already running at the first look; (0, 0) at any later one."""
+        counts = [_counters(slot) for slot in slots if slot.processing] if self.polled_at is None else []
+        return sum(prompt for prompt, _ in counts), sum(generated for _, generated in counts)
+
     def has_restarted(self, slots: Sequence[RawSlot]) -> bool:
         """A slot's task numbers only grow, and it never forgets that it ran, while a process lives."""
         return any(_is_younger(slot, self.seen[slot.id].raw) for slot in slots if slot.id in self.seen)

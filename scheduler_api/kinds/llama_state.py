@@ -11,6 +11,7 @@ from scheduler_api.health import Health
 from scheduler_api.kinds.base import Condition, Reading
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, count, mapping, text
+from scheduler_api.kinds.llama_ledger import Ledger
 from scheduler_api.kinds.llama_metrics import Metrics, parse_metrics
 from scheduler_api.kinds.llama_slots import SlotTracker, parse_slots, shape_of
 from scheduler_api.wire import Answer
@@ -33,11 +34,15 @@ QUEUE_NOT_EXPORTED = "This version of llama-server does not export the queue dep
 KEPT_AWAKE = (
     "Asking for slots counts as use and keeps this server from going to sleep; start it with --metrics, or register it as quiet."
 )
+KEPT_AWAKE_BY_METRICS = (
+    "Builds of this age take /metrics as use, so watching keeps this server awake; update it, or register it as quiet."
+)
 ASLEEP = "The model is asleep; watching does not wake it."
 REDIRECTS = "Redirects are not followed; register the final address."
 LONGEST_IDLE_GAP_S = 600
 #: Builds from here on (September 2026) answer /metrics without counting it as use; in earlier ones it wakes a sleeping model.
 METRICS_FREE_SINCE = 10_900
+MOMENT_S = 2.5
 _BUILD = re.compile(r"b(\d+)")
 
 
@@ -84,13 +89,16 @@ class LlamaReader:
     off: dict[str, str] = field(default_factory=dict)
     asleep: bool = False
     can_sleep: bool = False
-    metrics_free: bool = False
+    #: Whether /metrics can be asked without counting as use; None when neither the build nor the server has shown.
+    metrics_free: bool | None = None
+    woke: bool = False
     restarted: bool = False
     loading_seen: bool = False
     idle_polls: int = 0
     tokens_unseen: bool = False
     progressed: bool = False
     pending: list[Service] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
 
     # What to ask
 
@@ -149,19 +157,29 @@ class LlamaReader:
         if raw.get("role") == "router":
             self.info = _info(raw)
             raise IsRouter
-        self.can_sleep, self.asleep = "is_sleeping" in raw, raw.get("is_sleeping") is True
-        if self.asleep:
-            self.quiet = True  # it has shown that it sleeps when left alone
-            self.frame_slots, self.last_metrics = None, None
+        self._note_sleep("is_sleeping" in raw, raw.get("is_sleeping") is True, now)
         shape = self.info.get("slots_shape", "")
         self.info = _info(raw) | {"slots_shape": shape}
         build = _BUILD.search(self.info["build"])
-        self.metrics_free = build is not None and int(build[1]) >= METRICS_FREE_SINCE
+        if build is not None and int(build[1]) > 0:
+            self.metrics_free = int(build[1]) >= METRICS_FREE_SINCE
         self.off = {}
         if raw.get("endpoint_slots") is False:
             self.off["slots"] = SLOTS_OFF
         if raw.get("endpoint_metrics") is False:
             self.off["metrics"] = METRICS_OFF
+
+    def _note_sleep(self, can_sleep: bool, asleep: bool, now: float) -> None:
+        self.woke = self.asleep and not asleep
+        if self.woke:
+            self.idle_polls = 0
+        if asleep and not self.asleep:
+            self.quiet = True  # it has shown that it sleeps when left alone
+            # Asked for its metrics a moment ago and asleep all the same: they do not count as use.
+            self.metrics_free = self.metrics_free or (now - self.metrics_at < MOMENT_S) or None
+        if asleep:
+            self.frame_slots, self.last_metrics, self.ledger = None, None, Ledger()
+        self.can_sleep, self.asleep = can_sleep, asleep
 
     def metrics(self, answer: Answer, now: float) -> None:
         if answer.status != 200:
@@ -177,7 +195,9 @@ class LlamaReader:
             grown = _between(before, found, since, now)
             self.tokens_unseen |= grown.prompt + grown.generated > 0
             self.progressed |= self.tokens_unseen or found.computed_since(before)
-            if "slots" in self.off and grown.prompt + grown.generated > 0:
+            if "slots" not in self.off:
+                self.ledger.counted(grown.prompt, grown.generated)
+            elif grown.prompt + grown.generated > 0:
                 self.pending.append(grown)
         if not self.metrics_free and not self.expects_work:
             self.idle_polls += 1
@@ -192,13 +212,26 @@ class LlamaReader:
         raws = parse_slots(json_of(answer))
         if self.tracker.has_restarted(raws):
             self._restart()
+        before = self.tracker.polled_at
+        self.ledger.shown(*self.tracker.shown_at_first(raws))
         self.frame_slots, services = self.tracker.update(raws, now)
         self.pending += services
+        self._note_missed(services, now if before is None else before, now)
         self.info["slots_shape"] = shape_of(raws)
         self.idle_polls = 0 if self.expects_work else self.idle_polls + 1
 
+    def _note_missed(self, services: list[Service], since: float, now: float) -> None:
+        """What the counters tell of beyond what the slots showed."""
+        for service in services:
+            self.ledger.shown(service.prompt, service.generated)
+        idle = self._metrics_working() is False and all(slot["state"] == "idle" for slot in self.frame_slots or [])
+        prompt, generated = self.ledger.settle(idle=idle)
+        if self.last_metrics is not None and prompt + generated > 0:
+            self.pending.append(Service(NO_SLOT, since, now, prompt, generated))
+
     def _restart(self) -> None:
         self.restarted = True
+        self.ledger = Ledger()
         self.tracker = SlotTracker()
         self.pending = []
 
@@ -244,8 +277,11 @@ class LlamaReader:
             missing["queue"] = self.off["metrics"]
         elif self.last_metrics is not None and self.last_metrics.deferred is None:
             missing["queue"] = QUEUE_NOT_EXPORTED
-        if self.can_sleep and not self.quiet and "metrics" in self.off and "slots" not in self.off:
-            missing["sleep"] = KEPT_AWAKE
+        if self.can_sleep and not self.quiet:
+            if "metrics" not in self.off and self.metrics_free is False:
+                missing["sleep"] = KEPT_AWAKE_BY_METRICS
+            elif "metrics" in self.off and "slots" not in self.off:
+                missing["sleep"] = KEPT_AWAKE
         return self.frame_slots or [], missing
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler_api.figures import Figures, Rates, Work
 from scheduler_api.frames import KEPT_ITERATIONS, State
-from scheduler_api.health import ANSWERS, NOT_SERVING_AFTER_S, SEEN, Health, HealthRecord
+from scheduler_api.health import ANSWERS, SEEN, Health, HealthRecord, not_serving_after
 from scheduler_api.kinds.base import Condition, Reading, Report
 from scheduler_api.kinds.fields import Json, count, mapping, text
 from scheduler_api.observer.marks import KEPT_MARKS, policy_mark, restart_mark
@@ -66,6 +66,7 @@ class Board:
     clock_offset: float = 0.0
     seen_shown: float | None = None
     stands_since: float | None = None
+    longest_stand_s: float = 0.0
 
     def restore(self, stored: State) -> None:
         """Goes on from a state that an earlier observer left: its marks, and what it takes to notice a restart since."""
@@ -128,6 +129,7 @@ class Board:
         if not self._has_work():
             self.stands_since = None
         elif progressed or self.stands_since is None:
+            self.longest_stand_s = max(self.longest_stand_s, now - (self.stands_since or now))
             self.stands_since = now
 
     def _has_work(self) -> bool:
@@ -136,7 +138,7 @@ class Board:
 
     def _judge(self, now: float, *, seen: bool) -> None:
         """Up, or up but not serving when work has stood still for too long."""
-        stands = self.stands_since is not None and now - self.stands_since >= NOT_SERVING_AFTER_S
+        stands = self.stands_since is not None and now - self.stands_since >= not_serving_after(self.longest_stand_s)
         self.health.stood_since = self.stands_since
         state, detail = (Health.NOT_SERVING, self._what_waits()) if stands else (Health.UP, "")
         self.health.enter(state, now, detail=detail, seen=seen)

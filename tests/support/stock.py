@@ -18,10 +18,30 @@ START_S = 60.0
 
 
 @contextmanager
-def running_stock(*, parallel: int = 2, ctx_size: int = 16384, metrics: bool = False) -> Iterator[str]:
-    """Yields its URL once the tiny model is loaded."""
+def running_stock(
+    *,
+    parallel: int = 2,
+    ctx_size: int = 16384,
+    metrics: bool = False,
+    slots: bool = True,
+    sleep_s: int = -1,
+    api_key: str = "",
+    port: int = 0,
+    batch: int = 2048,
+) -> Iterator[str]:
+    """Yields its URL once the tiny model is loaded. It goes to sleep after `sleep_s` without use, -1: never."""
     model = ensure_tiny_model(ROOT / DEFAULT_PATH)
-    program = _PROGRAM.format(model=str(model), parallel=parallel, ctx_size=ctx_size, metrics=metrics)
+    program = _PROGRAM.format(
+        model=str(model),
+        parallel=parallel,
+        ctx_size=ctx_size,
+        metrics=metrics,
+        slots=slots,
+        sleep_s=sleep_s,
+        api_keys=[api_key] if api_key else [],
+        port=port,
+        batch=batch,
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -48,10 +68,12 @@ from xllamacpp import CommonParams, Server
 
 params = CommonParams()
 params.model.path = {model!r}
-params.hostnames, params.port = ["127.0.0.1"], 0
+params.hostnames, params.port = ["127.0.0.1"], {port}
 params.n_parallel, params.n_ctx, params.kv_unified = {parallel}, {ctx_size}, False
 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-params.endpoint_metrics = {metrics}
+params.n_batch = {batch}
+params.endpoint_metrics, params.endpoint_slots = {metrics}, {slots}
+params.sleep_idle_seconds, params.api_keys = {sleep_s}, {api_keys}
 params.warmup, params.fit_params, params.verbosity, params.ui = False, False, 0, False
 server = Server(params)
 print(server.listening_address, flush=True)

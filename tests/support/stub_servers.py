@@ -125,6 +125,7 @@ class FakeLlamaServer(FakeServer):
     process_start: str = ""
     slots_answer: tuple[int, Any] | None = None
     sleep_after_s: float | None = None
+    metrics_are_use: bool = False
     used_at: float = field(default_factory=time.monotonic)
     woken: int = 0
 
@@ -148,7 +149,7 @@ class FakeLlamaServer(FakeServer):
         self.woken += self.sleeping
         self.used_at = time.monotonic()
         if self.slots_answer is not None:
-            return JSONResponse(self.slots_answer[1], self.slots_answer[0])
+            return Response(json.dumps(self.slots_answer[1]), self.slots_answer[0], media_type="application/json")
         return JSONResponse(OFF_SLOTS, 501) if self.slots_off else JSONResponse(self.slots)
 
     async def _metrics(self, request: Request) -> Response:
@@ -156,6 +157,9 @@ class FakeLlamaServer(FakeServer):
             return refusal
         if self.metrics is None:
             return JSONResponse(OFF_METRICS, 501)
+        if self.metrics_are_use:
+            self.woken += self.sleeping
+            self.used_at = time.monotonic()
         headers = {"Process-Start-Time-Unix": self.process_start} if self.process_start else {}
         return Response(self.metrics, media_type="text/plain", headers=headers)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_api.health import Health, HealthRecord, duration
+from scheduler_api.health import Health, HealthRecord, duration, not_serving_after
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_since_stays_while_the_state_does() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(-1, "0 s"), (119.9, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h")])
 def test_durations_are_told_roughly(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("longest", "after"), [(0, 60), (20, 60), (50, 100), (9000, 600)])
+def test_case_18_a_slow_machine_is_given_twice_its_longest_batch(longest: float, after: float) -> None:
+    assert not_serving_after(longest) == after

@@ -24,13 +24,13 @@ OLDEST = {"id": 2, "state": 1, "task_id": 5, "next_token": {"n_decoded": 3}}
         ({"id": 3, "is_processing": True, "next_token": []}, True, None, "is_processing, next_token as a list"),
     ],
 )
-def test_every_shape_is_read(raw: dict[str, Any], processing: bool, generated: int | None, shape: str) -> None:
+def test_case_7_every_shape_is_read(raw: dict[str, Any], processing: bool, generated: int | None, shape: str) -> None:
     slot = parse_slot(raw)
     assert slot is not None
     assert (slot.processing, slot.n_generated, slot.shape) == (processing, generated, shape)
 
 
-def test_minus_one_is_none_and_never_an_index() -> None:
+def test_case_9_minus_one_is_none_and_never_an_index() -> None:
     slot = parse_slot(busy_slot(task=-1, params={"n_predict": -1}))
     assert slot is not None
     assert (slot.task, slot.n_predict) == (None, None)
@@ -98,7 +98,7 @@ def test_since_is_when_the_state_was_first_seen() -> None:
         (busy_slot(task=135), {**busy_slot(task=-1), "is_processing": False}, False),
     ],
 )
-def test_a_restart_shows_in_task_numbers(before: dict[str, Any], after: dict[str, Any], restarted: bool) -> None:
+def test_case_16_a_restart_shows_in_task_numbers(before: dict[str, Any], after: dict[str, Any], restarted: bool) -> None:
     tracker = SlotTracker()
     look(tracker, 1.0, before)
     assert tracker.has_restarted(parse_slots([after])) is restarted

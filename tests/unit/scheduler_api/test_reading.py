@@ -49,7 +49,7 @@ nonsense
 """
 
 
-def test_metrics_are_read_by_the_names_of_their_versions() -> None:
+def test_case_12_metrics_are_read_by_the_names_of_their_versions() -> None:
     found = parse_metrics(METRICS, "1700000000")
     assert (found.prompt_tokens, found.generated_tokens, found.processing, found.deferred) == (9000, 1500, 0, 2)
     assert found.working is True
@@ -57,7 +57,7 @@ def test_metrics_are_read_by_the_names_of_their_versions() -> None:
 
 
 @pytest.mark.parametrize("value", ["-nan", "NaN", "+Inf", "x"])
-def test_a_metric_that_is_no_number_is_unknown(value: str) -> None:
+def test_case_14_a_metric_that_is_no_number_is_unknown(value: str) -> None:
     assert parse_metrics(f"llamacpp:requests_processing {value}").working is None
 
 
@@ -71,12 +71,12 @@ def test_a_metric_that_is_no_number_is_unknown(value: str) -> None:
         ("llamacpp:prompt_tokens_total -nan", "1700000000", False),
     ],
 )
-def test_a_restart_shows_in_counters_and_in_the_start_time(text: str, start: str, restarted: bool) -> None:
+def test_case_16_a_restart_shows_in_counters_and_in_the_start_time(text: str, start: str, restarted: bool) -> None:
     assert parse_metrics(text, start).restarted_since(parse_metrics(METRICS, "1700000000")) is restarted
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "[NaN, 1e999, 123456789012345678901234567890]"])
-def test_what_json_cannot_say_never_comes_out(text: str) -> None:
+def test_case_14_what_json_cannot_say_never_comes_out(text: str) -> None:
     out = strict_json.dumps(strict_json.loads(text))
     json.loads(out, parse_constant=lambda name: pytest.fail(name))
 
