@@ -11,7 +11,7 @@ from scheduler_api.kinds.fields import Json
 
 WINDOW_S = 60.0
 _STEP_S = 2.0
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 #: (upper bound, observations up to it), bounds rising to infinity.
 type Buckets = tuple[tuple[float, float], ...]
@@ -58,7 +58,7 @@ class Window:
             self.snapshots.popleft()
 
     def told(self) -> Json | None:
-        """{"p50", "p90", "p99" (seconds), "n" (observations), "over_s"}; None when nothing was observed in the window."""
+        """{"p50", "p95", "p99" (seconds), "n" (observations), "over_s"}; None when nothing was observed in the window."""
         if len(self.snapshots) < 2:
             return None
         (start, before), (end, now) = self.snapshots[0], self.snapshots[-1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from dashboard import first_view, present
 from scheduler_api import frames
 from tests.support.javascript import evaluate
@@ -145,7 +147,7 @@ def test_the_countdown_names_what_goes_back() -> None:
 
 
 def test_an_open_row_tells_prompt_wait_and_queue_apart() -> None:
-    slot = {"id": 1, "submitted_at": 1.5, "first_visit_at": 3.0}
+    slot = {"id": 1, "submitted_at": 1.5, "first_visit_at": 4.0}
     rows = [
         iteration(1, prompt=[[0, 8]]),
         iteration(2, prompt=[[0, 8]]),
@@ -162,3 +164,16 @@ def test_flags_that_would_meet_keep_their_mark_and_lose_their_words_the_newest_l
     places = [{"x": 0, "flip": False}, {"x": 50, "flip": False}, {"x": 200, "flip": False}, {"x": 290, "flip": True}]
     told = evaluate("live/stripmodel.js", "module.worded(...value)", [flags, places, 300, 5])
     assert told == [False, True, False, True]
+
+
+@pytest.mark.parametrize("state", list(present.HEALTH))
+def test_each_state_of_health_reads_alike_on_both_sides(state: str) -> None:
+    health = {"state": state, "text": "", "detail": "1 requests run, 5 wait.", "since": 1000.0, "seen_at": 1000.0}
+    shown = evaluate(
+        "live/words.js", "[module.HEALTH[value.state], module.ANSWERS.has(value.state), module.trouble(value, 1075)]", health
+    )
+    assert shown == [
+        list(present.HEALTH[state][:3]),
+        state in present.ANSWERS,
+        first_view.trouble({"health": health}, 1075.0),
+    ]

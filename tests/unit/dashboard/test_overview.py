@@ -79,6 +79,24 @@ def test_many_slots_share_the_cells_of_the_bar(shown: Show, states: dict[int, Js
     assert card.load.endswith("of 256 busy")
 
 
+@pytest.mark.parametrize(
+    ("state", "text", "lead", "calm"),
+    [
+        ("not_serving", "Up but not serving, no token for 3 min", "Up but not serving, no token for 3 min:", False),
+        ("sleeping", "Asleep", "Asleep for 1 min 15 s:", True),
+        ("silent", "Busy, no answer for 42 s", "Busy, no answer for 42 s:", False),
+    ],
+)
+def test_case_18_a_server_that_answers_and_does_not_serve_is_trouble_and_one_asleep_is_not(
+    shown: Show, states: dict[int, Json], state: str, text: str, lead: str, calm: bool
+) -> None:
+    server = shown("idle")
+    told = states[server.pk]
+    told["health"] |= {"state": state, "text": text, "detail": "5 wait", "since": told["t"] - 75}
+    card = cards.card(server, told, None, told["t"])
+    assert (card.lead, card.calm, card.frame == "") == (lead, calm, calm)
+
+
 GIVEN = {"name": "forge", "base_url": "http://127.0.0.1:9", "kind": "auto", "api_key": "secret"}
 
 
