@@ -20,8 +20,8 @@ _ENDLESS = 1 << 62
 class Steady:
     """Begins behind `plan`, in which exactly `slots` generated. It ends with any task, arrival, or change of policy.
 
-    The queue's depth cannot change within it. `room` is how many tokens a unified pool can still take; None under split KV, where each slot keeps to its own cells. Then a
-    run ends before idle slots would have to give up theirs.
+    The queue's depth cannot change within it. `room` is how many tokens a unified pool can still take, so that a run ends before
+    idle slots would have to give up their cells; None under split KV, where each slot keeps to its own.
     """
 
     __slots__ = ("_left", "_record_tail", "_tail", "n_slots", "slots")
