@@ -76,7 +76,7 @@ def serving(command: Sequence[str], port: int) -> Iterator[int]:
     with log.open("wb") as out:
         child = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT)
     try:
-        asyncio.run(_wait_healthy(child, port, log))
+        asyncio.run(wait_healthy(child, port, log))
         yield port
     finally:
         _end(child)
@@ -88,7 +88,8 @@ def _leave(signum: int, frame: object) -> None:
     raise SystemExit(128 + signum)
 
 
-async def _wait_healthy(child: subprocess.Popen[bytes], port: int, log: Path) -> None:
+async def wait_healthy(child: subprocess.Popen[bytes], port: int, log: Path | None = None) -> None:
+    """Until /health answers 200; ServerFailed with the end of the log otherwise."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if child.poll() is not None:
@@ -98,7 +99,7 @@ async def _wait_healthy(child: subprocess.Popen[bytes], port: int, log: Path) ->
                 if (await client.get("/health"))[0] == 200:
                     return
         await asyncio.sleep(0.05)
-    tail = log.read_text(errors="replace")[-2000:]
+    tail = "" if log is None else log.read_text(errors="replace")[-2000:]
     raise ServerFailed(f"the server on port {port} did not come up (exit code {child.poll()}):\n{tail}")
 
 

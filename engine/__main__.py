@@ -7,16 +7,18 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import uvloop
 
-from engine.http.server import listen, serve
+from engine.backends.base import Backend
+from engine.http.server import listen, load_backend, serve
 from engine.log import start_log
-from engine.options import parse_options
+from engine.options import Options, parse_options
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], load: Callable[[Options], Backend] = load_backend) -> int:
+    """The exit code. `load` makes the backend, in a thread aside."""
     options = parse_options(argv)
     start_log(options.server)
     for sentence in options.no_effect:
@@ -31,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"The server cannot listen on {options.host} port {options.port}: {reason}.", file=sys.stderr)
         return 1
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(serve(options, sock))
+        code = runner.run(serve(options, sock, load))
     sys.stdout.flush()
     sys.stderr.flush()
     if any(thread is not threading.main_thread() and thread.is_alive() for thread in threading.enumerate()):

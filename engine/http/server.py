@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -92,8 +92,8 @@ def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
     return Scheduler(config, options.policy, now)
 
 
-async def serve(options: Options, sock: socket.socket) -> int:
-    """Runs until a signal, and then for as long as it takes to drain; the exit code."""
+async def serve(options: Options, sock: socket.socket, load: Callable[[Options], Backend] = load_backend) -> int:
+    """Runs until a signal, and then for as long as it takes to drain; the exit code. `load` is called aside."""
     loop = asyncio.get_running_loop()
     clock = RealClock()
     state = ServerState(options, clock, started_at=clock.now())
@@ -114,7 +114,7 @@ async def serve(options: Options, sock: socket.socket) -> int:
         loop.add_signal_handler(signum, _on_signal, state)
     serving = asyncio.create_task(server.serve([sock]))
     print(f"Listening on {url_of(sock, options)}, loading the model", flush=True)
-    code = await _load_and_wait(options, state, sock)
+    code = await _load_and_wait(options, state, sock, load)
     stopped = await asyncio.to_thread(state.runner.stop, BATCH_GRACE_S) if state.runner is not None else True
     server.should_exit = True
     await serving
@@ -145,9 +145,9 @@ async def _drain(state: ServerState, runner: Runner) -> None:
     state.stopping.set()
 
 
-async def _load_and_wait(options: Options, state: ServerState, sock: socket.socket) -> int:
+async def _load_and_wait(options: Options, state: ServerState, sock: socket.socket, load: Callable[[Options], Backend]) -> int:
     """Loads the model beside the server, which says 503 meanwhile; then waits for a signal, and drains."""
-    loading = _load_aside(options)
+    loading = _load_aside(options, load)
     stopping = asyncio.create_task(state.draining.wait())
     await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not loading.done():
@@ -171,20 +171,20 @@ async def _load_and_wait(options: Options, state: ServerState, sock: socket.sock
     return 0
 
 
-def _load_aside(options: Options) -> asyncio.Future[Backend]:
+def _load_aside(options: Options, load: Callable[[Options], Backend]) -> asyncio.Future[Backend]:
     """In a daemon thread: a signal need not wait until a large model is loaded."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Backend] = loop.create_future()
 
-    def load() -> None:
+    def run() -> None:
         try:
-            backend = load_backend(options)
+            backend = load(options)
         except BaseException as exc:
             _call(loop, result, exc, None)
         else:
             _call(loop, result, None, backend)
 
-    threading.Thread(target=load, name="engine-load", daemon=True).start()
+    threading.Thread(target=run, name="engine-load", daemon=True).start()
     return result
 
 
