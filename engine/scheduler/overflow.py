@@ -25,11 +25,12 @@ class Overflow:
         self._last = -1  # number of the last batch that did not fit
         self._idle_must_go = False
         self._parked: list[Slot] = []
+        self._emptied: list[Slot] = []  # in the books; their memory follows with the next batch
 
     def relieve(self, plan: Plan) -> Slot | None:
         """The slot whose task must end since this batch did not fit; None when there is another way."""
         again, self._last = plan.iteration == self._last + 1, plan.iteration
-        if not again and any(slot.state is SlotState.IDLE for slot in self._slots):
+        if not again and any(map(_is_spare, self._slots)):
             self._idle_must_go = True
             return None
         served = [self._slots[entry.slot] for entry in plan.entries if self._slots[entry.slot].task_id == entry.task_id]
@@ -41,21 +42,26 @@ class Overflow:
         youngest.n_cached = 0
         youngest.parked = True
         self._parked.append(youngest)
+        self._emptied.append(youngest)
         return None
 
     def _others_make_room(self, slot: Slot) -> bool:
         """Some other task can come to its end without this one. Under a barrier held slots may wait for this very prompt."""
         if any(other.state is SlotState.GENERATING and other.paused_at is None for other in self._slots):
             return True
-        others = (other for other in self._slots if other is not slot and other.state in PENDING and not other.parked)
-        return not self._phases.is_barrier and any(other.cells for other in others)
+        others = [other for other in self._slots if other is not slot and other.state in PENDING and other.parent is None]
+        return not self._phases.is_barrier and any(other.cells and not other.parked for other in others)
 
-    def without_parked(self, draft: Draft, generating: Sequence[Slot], pending: list[Slot]) -> list[Slot]:
-        """Prompts that may be served: parked ones once there is room for them, or when nobody else has anything to do."""
+    def without_parked(self, draft: Draft, generating: Sequence[Slot], pending: list[Slot], iteration: int) -> list[Slot]:
+        """Prompts that may be in this batch: parked ones once there is room for them, or when nobody else has anything to do.
+
+        Never right behind a batch that did not fit: the others go on first.
+        """
         self._parked = [slot for slot in self._parked if slot.parked]
         if not self._parked:
             return pending
-        ready = [slot for slot in pending if not slot.parked or self._has_room_for(slot)]
+        room = -1 if iteration == self._last + 1 else self._room - len(generating)
+        ready = [slot for slot in pending if not slot.parked or len(slot.prompt) < room]
         if not ready and not generating:
             ready = pending
         for slot in pending:
@@ -65,26 +71,32 @@ class Overflow:
                 draft.skip(slot, waits.parked(len(slot.prompt)), 0.0, passed_over=False)
         return ready
 
-    def _has_room_for(self, slot: Slot) -> bool:
-        held = sum(len(other.cells) for other in self._slots if other.state is not SlotState.IDLE)
-        return held + len(slot.prompt) < self._n_ctx
+    @property
+    def _room(self) -> int:
+        return self._n_ctx - sum(len(slot.cells) for slot in self._slots if not _is_spare(slot))
 
     def purges(self, n_tokens: int) -> tuple[int, ...]:
-        """Idle slots give up their cells, lowest index first, until the batch fits; all of them after one that did not.
+        """Spare slots give up their cells, lowest index first, until the batch fits; all of them after one that did not.
 
-        What parked slots held in the memory goes too.
+        What slots held when they were parked goes too.
         """
         if not n_tokens:
             return ()
         short = sum(len(slot.cells) for slot in self._slots) + n_tokens - self._n_ctx
         all_must_go, self._idle_must_go = self._idle_must_go, False
-        purged = [slot.id for slot in self._parked if slot.parked and not slot.cells]
+        purged = [slot.id for slot in self._emptied if not slot.cells]
+        self._emptied.clear()
         for slot in self._slots:
-            if slot.state is SlotState.IDLE and (all_must_go or (short > 0 and slot.cells)):
+            if _is_spare(slot) and (all_must_go or (short > 0 and slot.cells)):
                 short -= len(slot.cells)
                 slot.cells.clear()
                 purged.append(slot.id)
         return tuple(purged)
+
+
+def _is_spare(slot: Slot) -> bool:
+    """Nobody needs its cells: it is idle, or waits to get a copy of its parent's."""
+    return slot.state is SlotState.IDLE or slot.parent is not None
 
 
 def _age(slot: Slot) -> tuple[float, int]:

@@ -40,7 +40,7 @@ class Planner:
         draft = Draft()
         generating, pending, held = self._sort_slots(draft)
         if pending and self._is_pool:
-            pending = self.overflow.without_parked(draft, generating, pending)
+            pending = self.overflow.without_parked(draft, generating, pending, self.planned + 1)
         self._fill(draft, generating, pending, policy, now)
         purges = self.overflow.purges(draft.n_tokens) if self._is_pool else ()
         if draft.entries:

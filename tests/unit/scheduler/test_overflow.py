@@ -72,6 +72,16 @@ def test_a_prompt_that_finds_no_room_is_parked_and_starts_again() -> None:
     assert run(alone).outputs[young] == made.outputs[young]
 
 
+def test_a_parked_prompt_that_may_come_back_at_once_leaves_nothing_in_the_memory() -> None:
+    """Its own cells are what makes the room."""
+    made = bench()
+    others = [made.submit(0, 5, n_predict=12), made.submit(2, 5, n_predict=12)]
+    step(made)
+    task = made.submit(1, 19, n_predict=1)
+    run(made)
+    assert {made.ended[one].reason for one in (*others, task)} == {FinishReason.LIMIT}
+
+
 def test_who_is_not_in_the_batch_is_not_touched() -> None:
     """Slot 2 is held by a barrier while the prompts of the others fill the pool."""
     made = bench(policy={"phase": "barrier"})
@@ -137,7 +147,7 @@ tasks = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(load=tasks, policy=policies, shift=st.booleans())
 def test_each_task_ends_and_its_tokens_are_those_it_has_alone(load: list[Any], policy: dict[str, Any], shift: bool) -> None:
     made = bench(policy=policy, context_shift=shift)
