@@ -184,7 +184,11 @@ class LlamaBackend:
     def _run_alone(self, entry: Entry, outcome: Outcome) -> None:
         """The same entry with nothing beside it; its slots must have no error."""
         outputs = self._fill([entry], {})
-        self._decode()
+        try:
+            self._decode()
+        except BackendError as error:
+            outcome.errors.update((slot, str(error)) for slot in (entry.slot, *entry.copy_to))
+            return
         if outcome.vectors is not None:
             outcome.vectors.update(self._vectors(outputs, outcome.errors))
             return

@@ -80,7 +80,7 @@ class Settling:
             slot = self._slots[index]
             if slot.state not in PROMPT_DONE:
                 slot.cells.clear()
-                slot.n_cached = 0
+                slot.n_cached, slot.shares = 0, False
 
     def _book_starts(self, plan: Plan, step: Step) -> None:
         for start in plan.starts:
