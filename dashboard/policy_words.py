@@ -27,7 +27,8 @@ SENTENCES = {
     "others join the next cohort with what they have.",
     "barrier_max_generation_tokens": "How many tokens each member generates before prompts that wait get the next phase. "
     "Members that are not done go on after them.",
-    "prefill_chunk": "The most prompt tokens in a batch, of all slots together. Smaller chunks shorten stalls and cost throughput.",
+    "prefill_chunk": "The most prompt tokens in a batch, of all slots together. Smaller chunks shorten stalls, and cost "
+    "throughput.",
     "decode_share": "The share of the time that generating slots keep while prompts come in. Prompts wait until generation has "
     "had it.",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from dashboard.views import audit, auth, experiments, overview, policies, servers
+from dashboard.views import audit, auth, definitions, experiments, history, overview, policies, servers
 from scheduler_api.api import api
 
 urlpatterns = [
@@ -16,9 +16,12 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("servers/add/", servers.add, name="server-add"),
     path("servers/<int:pk>/", servers.live, name="server"),
+    path("servers/<int:pk>/history/", history.show, name="server-history"),
+    path("servers/<int:pk>/runs/", history.runs, name="server-runs"),
     path("servers/<int:pk>/policies/", policies.show, name="policies"),
     path("servers/<int:pk>/policy/", policies.switch, name="policy-switch"),
     path("servers/<int:pk>/policy/review/", policies.review, name="policy-review"),
+    path("definitions/", definitions.show, name="definitions"),
     path("audit/", audit.changes, name="audit"),
     path("experiments/", experiments.experiments, name="experiments"),
     path("experiments/new/", experiments.experiment_new, name="experiment-new"),

@@ -104,6 +104,18 @@ def runs_between(server_id: int, t_from: float, t_to: float) -> list[dict[str, A
     ]
 
 
+def blocks_between(server_id: int, t_from: float, t_to: float, limit: int = 200) -> dict[int, list[dict[str, Any]]]:
+    """The arms' blocks of a server that touched the time, by run, oldest first; `to` is None while one goes on."""
+    start, end = (datetime.fromtimestamp(t, UTC) for t in (t_from, t_to))
+    found = Block.objects.filter(run__server_id=server_id, pair__gt=0, started_at__lte=end).exclude(finished_at__lt=start)
+    blocks: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for block in found.order_by("-started_at").defer("timeline")[:limit]:
+        to = None if block.finished_at is None else block.finished_at.timestamp()
+        told = {"index": block.index, "arm": block.arm, "from": block.started_at.timestamp(), "to": to}
+        blocks[block.run_id].insert(0, told)
+    return dict(blocks)
+
+
 def complete_pairs(run: Run) -> list[summary.Pair]:
     """Pairs whose both blocks have a good sample of each role."""
     blocks: dict[int, dict[str, Block]] = defaultdict(dict)

@@ -12,7 +12,7 @@ from django.urls import get_script_prefix
 from django.views.decorators.csp import csp_override
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard import first_view, present, roles
+from dashboard import definitions, first_view, present, roles
 from dashboard.csp import CHARTS
 from dashboard.forms import ServerForm
 from dashboard.roles import Role, at_least
@@ -31,6 +31,10 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
     now = time.time()
     context = server_context(request, server, state, now) | {
         "blank_row": first_view.slot_row(BLANK_SLOT, now),
+        "api_path": f"{get_script_prefix()}api/servers/{pk}/",
+        "measures": definitions.MEASURES,
+        "percentiles": definitions.PERCENTILES,
+        "history_link": True,
     }
     if state is not None:
         context |= _first_view(server, state, now)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler_api.history import fairness
+
 CLIENTS = ("long-doc", "chat-warm", "eval-set", "agent")
 FIELDS: dict[str, Any] = {
     "prefill_order": {
@@ -81,6 +83,9 @@ class FakeServer:
         self.slots = [self._idle(pk) for pk in range(self.n_slots)]
         self.series = {name: [] for name in ("prompt_series", "gen_series", "queue_series", "stall_series")}
         self.marks: list[Json] = []
+        self.started_at = self.t - 4000
+        self.ended: list[Json] = []
+        self.passed: deque[Json] = deque(maxlen=6000)  # iterations, further back than a state tells of
 
     def _idle(self, pk: int) -> Json:
         return {
@@ -104,6 +109,15 @@ class FakeServer:
         if slot["member"]:
             self.cohort["members"].append(slot["id"])  # type: ignore[index]
 
+    def _end(self, slot: Json) -> None:
+        """Keeps the slot's task as the engine tells of ended ones."""
+        names = ("task", "client", "group", "n_prompt", "n_cached", "n_generated", "submitted_at", "first_visit_at")
+        self.ended.append({
+            **{name: slot[name] for name in (*names, "prompt_done_at", "first_token_at")},
+            "n": len(self.ended) + 1, "i": self.iteration, "slot": slot["id"], "reason": "limit", "error": "",
+            "assigned_at": slot["submitted_at"], "finished_at": self.t, "skipped_s": 0.0, "paused_s": 0.0, "worst_gap_s": 0.1,
+        })  # fmt: skip
+
     def _left(self, slot: Json) -> int:
         return int(slot["n_prompt"] - slot["n_cached"] - slot["n_processed"])
 
@@ -124,15 +138,17 @@ class FakeServer:
         prompt, gen, skipped, held = self._batch()
         self.iteration += 1
         duration = 0.004 + sum(n for _, n in prompt) * 0.0002 + 0.03 * bool(gen)
-        self.t += duration
+        start, self.t = self.t, self.t + duration
         self._settle(dict(prompt), dict(gen), held, duration)
-        self.iterations.append({
-            "i": self.iteration, "t": round(self.t, 3), "plan_ms": 0.05, "run_ms": round(duration * 1000, 1), "settle_ms": 0.03,
+        told = {
+            "i": self.iteration, "t": round(start, 3), "plan_ms": 0.05, "run_ms": round(duration * 1000, 1), "settle_ms": 0.03,
             "prompt": [list(one) for one in prompt], "gen": [list(one) for one in gen],
             "skipped": skipped, "held": held, "phase": self._phase_name(),
             "cohort": self.cohort["id"] if self.cohort else None, "sealed": self.sealed, "anchor": None, "cursor": self.cursor,
             "policy": 41, "queue": len(self.queue), "error": "",
-        })  # fmt: skip
+        }  # fmt: skip
+        self.iterations.append(told)
+        self.passed.append(told)
         self._count(sum(n for _, n in prompt) / duration, sum(n for _, n in gen) / duration)
 
     def _phase_name(self) -> str:
@@ -226,6 +242,7 @@ class FakeServer:
                     else f"waits: batch full, slot {first[0]} took {first[1]} of {self.n_batch}"
                 )
             if slot["state"] == "generating" and slot["n_generated"] >= slot["n_predict"]:
+                self._end(slot)
                 slot |= self._idle(pk)
             if slot["state"] != was:
                 slot["since"] = self.t
@@ -280,9 +297,18 @@ class FakeServer:
             "slots": self.slots,
             "iterations": list(self.iterations) if engine else [],
             "marks": self.marks if engine else [],
+            "tasks": self.ended[-120:] if engine else [],
+            "fairness": self.fairness() if engine else None,
             "missing": {} if engine else STOCK_MISSING,
         }
         return copy.deepcopy(state)
+
+    def fairness(self) -> Json:
+        since = self.t - 60.0
+        iterations = [each for each in self.passed if each["t"] >= since]
+        return fairness.fairness(
+            iterations, [task for task in self.ended if task["finished_at"] >= since], self.slots, since, self.t
+        )
 
     def _info(self, engine: bool) -> Json:
         told = {
@@ -301,7 +327,7 @@ class FakeServer:
             "kv_from": "auto" if self.unified else "flag",
             "kv_used": sum(slot["n_tokens"] for slot in self.slots),
             "kv_size": self.n_ctx_slot * self.n_slots,
-            "started_at": self.t - 4000,
+            "started_at": self.started_at,
         }
         return told | (own if engine else dict.fromkeys(own))
 
@@ -317,7 +343,10 @@ class FakeServer:
         }
 
     def mark(self, text: str, by: str) -> None:
-        self.marks = [*self.marks[-9:], {"t": self.t, "iteration": self.iteration, "kind": "policy", "text": text, "by": by}]
+        self.marks = [
+            *self.marks[-9:],
+            {"t": self.t, "iteration": self.iteration, "kind": "policy", "text": text, "by": by, "version": 41},
+        ]
 
     def play(self, steps: int) -> FakeServer:
         for _ in range(steps):
@@ -328,12 +357,17 @@ class FakeServer:
         """Moves the made-up past so that it ends at `now`."""
         delta = now - self.t
         self.t = now
+        self.started_at += delta
         self.queue = [t + delta for t in self.queue]
         for slot in self.slots:
             for key in ("since", "submitted_at", "first_visit_at", "prompt_done_at", "first_token_at"):
                 slot[key] = slot[key] + delta if slot[key] is not None else None
-        for row in (*self.iterations, *self.marks):
+        rows = {id(row): row for row in (*self.iterations, *self.passed, *self.marks)}
+        for row in rows.values():
             row["t"] += delta
+        for task in self.ended:
+            for key in ("submitted_at", "assigned_at", "first_visit_at", "prompt_done_at", "first_token_at", "finished_at"):
+                task[key] = task[key] + delta if task[key] is not None else None
         for series in self.series.values():
             for point in series:
                 point[0] += delta

@@ -78,9 +78,15 @@ class Chart {
     this.listening = true;
     this.plot.on("plotly_relayout", (change) => {
       const ends = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-      if (ends.every((end) => end !== undefined)) this.zoom(ends, true);
+      if (ends.every((end) => end !== undefined)) this.zoomed(ends);
       else if (change["xaxis.autorange"] || change["xaxis.range"]) this.zoom(null, true);
     });
+  }
+
+  // On a page whose address holds the range, zooming goes there.
+  zoomed(ends) {
+    if (!("zoomUrl" in this.figure.dataset)) return this.zoom(ends, true);
+    window.dispatchEvent(new CustomEvent("slotboard:zoom", { detail: { from: ends[0], to: ends[1] } }));
   }
 
   // Charts of one link (both arms' timelines) show the same range.

@@ -1,12 +1,12 @@
-// The live page of one server: the state in the page first, then the feed's.
+// The page of one server: the state in the page first, then the feed's; or a past range, from the console's detail.
 import { Feed } from "./live/feed.js";
 import { Clock } from "./live/state.js";
 import { Status } from "./live/status.js";
 import { Head } from "./live/head.js";
-import { Figures } from "./live/figures.js";
-import { Slots } from "./live/slots.js";
-import { Strip } from "./live/strip.js";
+import { Board } from "./live/board.js";
 import { Strips } from "./live/strips.js";
+import { View } from "./live/view.js";
+import { tabs } from "./live/tabs.js";
 import { paused } from "./frame/polls.js";
 
 const TICK_MS = 500;
@@ -16,47 +16,70 @@ const first = JSON.parse(document.getElementById("state").textContent);
 const clock = new Clock();
 const button = document.querySelector("[data-pause]");
 const status = new Status(document.querySelector("[data-live]"), button);
-const parts = first ? [new Head(page), new Figures(page), new Slots(page), new Strip(page, script.dataset.plotly), new Strips()] : [];
+const view = new View(() => clock.now(), turned);
+const always = first ? [new Head(page), new Strips()] : []; // true of now, whatever range is shown
+const board = first ? new Board(page, script.dataset, view, clock) : null;
 let pending = null;
 
 function draw() {
   const state = pending;
   pending = null;
   const now = clock.now();
-  for (const part of parts) {
+  for (const part of always) {
     part.draw(state, now);
     part.tick?.(now);
   }
+  board.draw();
 }
 
 function told(state) {
   if (!first) return location.reload(); // the parts of the page are made by the server, from the first state it has
   clock.see(state.t);
   status.hear();
+  board.see(state);
   if (pending === null) requestAnimationFrame(draw);
   pending = state;
 }
 
 const feed = new Feed(script.dataset.feed, { told, status: (kind, text) => status.tell(kind, text) });
 
-function pause() {
-  paused.value = !paused.value;
-  status.paused(paused.value);
-  feed.pause(paused.value);
+// The range or the pause has changed.
+function turned() {
+  paused.value = view.paused;
+  status.range(view.range, view.paused);
+  if (feed.paused !== view.paused) feed.pause(view.paused);
+  board?.turn();
 }
 
-button.addEventListener("click", pause);
+const plain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, textarea, select, dialog");
+const KEYS = {
+  p: () => view.hold(),
+  l: () => view.goLive(),
+  "[": () => view.move(-0.5),
+  "]": () => view.move(0.5),
+  "+": () => view.zoom(0.5),
+  "-": () => view.zoom(2),
+};
+
+button.addEventListener("click", () => view.hold());
 document.addEventListener("keydown", (event) => {
-  if (event.key === "p" && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, textarea, select, dialog")) pause();
+  if (event.defaultPrevented || !plain(event) || !first || !(event.key in KEYS)) return;
+  event.preventDefault();
+  KEYS[event.key]();
 });
 if (first) {
+  tabs(page);
   clock.see(first.t);
+  board.see(first);
   pending = first;
   draw();
 }
+status.range(view.range, view.paused);
+if (!view.live) board?.turn();
 setInterval(() => {
-  status.tick();
-  if (document.hidden || paused.value || !first) return;
-  for (const part of parts) part.tick?.(clock.now());
+  status.tick(clock.now());
+  if (document.hidden || !first) return;
+  if (!view.paused) for (const part of always) part.tick?.(clock.now());
+  board.tick();
 }, TICK_MS);
 feed.open();

@@ -1,6 +1,7 @@
 // An open slot row: its request from submission to now, as far as the kept iterations reach.
 import { duration, grouped } from "../frame/format.js";
 import { attr, el, rebuild } from "./dom.js";
+import { endOf } from "./track.js";
 
 const WIDTH = 640;
 const TICKS = 6;
@@ -10,13 +11,13 @@ export function timeline(slot, iterations) {
   const from = slot.submitted_at ?? -Infinity;
   const pieces = [];
   for (const it of iterations) {
-    const start = it.t - it.run_ms / 1000;
-    if (it.t <= from) continue;
+    const end = endOf(it);
+    if (end <= from) continue;
     const prompt = it.prompt.find(([id]) => id === slot.id);
     const gen = it.gen.find(([id]) => id === slot.id);
-    const unseen = !slot.first_visit_at || it.t <= slot.first_visit_at;
+    const unseen = !slot.first_visit_at || end <= slot.first_visit_at;
     const kind = prompt ? "prompt" : gen ? "gen" : it.held.includes(slot.id) ? "held" : unseen ? "queue" : "wait";
-    pieces.push({ i: it.i, start: Math.max(start, from), end: it.t, kind, tokens: prompt?.[1] ?? gen?.[1] ?? 0 });
+    pieces.push({ i: it.i, start: Math.max(it.t, from), end, kind, tokens: prompt?.[1] ?? gen?.[1] ?? 0 });
   }
   return pieces;
 }

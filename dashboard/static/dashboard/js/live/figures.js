@@ -8,9 +8,9 @@ const HEIGHT = 32;
 const SPAN_S = 150;
 const TOP = 2;
 
-// The points as a path over the last 150 s; unknown bins leave a gap. `step` holds a value until the next one.
-export function spark(series, end, top, step) {
-  const x = (t) => ((t - (end - SPAN_S)) / SPAN_S) * WIDTH;
+// The points as a path over the last 150 s (`span`); unknown bins leave a gap. `step` holds a value until the next one.
+export function spark(series, end, top, step, span = SPAN_S) {
+  const x = (t) => Math.max((t - (end - span)) / span, 0) * WIDTH;
   const y = (v) => HEIGHT - 1 - (v / top) * (HEIGHT - 1 - TOP);
   let line = "";
   let area = "";
@@ -21,7 +21,7 @@ export function spark(series, end, top, step) {
     started = null;
   };
   for (const [t, v] of series) {
-    if (t < end - SPAN_S) continue;
+    if (t < end - span && !step) continue;
     if (v === null) { close(); continue; }
     const px = x(t).toFixed(1);
     const py = y(v).toFixed(1);
@@ -46,6 +46,9 @@ export class Figures {
   }
 
   draw(state) {
+    this.span = state.past ? state.past.to - state.past.from : SPAN_S;
+    for (const node of this.nodes.values()) set(node.querySelector("h2 .q"), state.past ? spanWords(this.span) : `${SPAN_S} s`);
+    if (state.past) return this.#past(state);
     const figures = state.figures ?? {};
     const queue = state.queue ?? {};
     this.#one("prompt", state, grouped(figures.prompt_tps), "tokens/s", figures.prompt_series, "figures.prompt_tps", cachedWords(state));
@@ -53,6 +56,18 @@ export class Figures {
     this.#one("queue", state, grouped(queue.depth), queueWords(queue), figures.queue_series, "queue", queue.depth ? "no free slot yet" : "no task waits for a slot", true);
     const stall = figures.worst_stall_s;
     this.#one("stall", state, stall === null || stall === undefined ? "" : stall.toFixed(1), "s", figures.stall_series, "figures.worst_stall_s", stallWords(state));
+  }
+
+  // Over a past range: means of the rates, the deepest queue, the longest wait.
+  #past(state) {
+    const { figures } = state;
+    const rate = (value) => (value === null ? "" : grouped(value, value < 10 ? 1 : 0));
+    const depths = (figures.queue_series ?? []).filter(([t], at, all) => (all[at + 1]?.[0] ?? Infinity) > state.past.from).map(([, v]) => v);
+    this.#one("prompt", state, rate(figures.prompt_tps), "tokens/s", figures.prompt_series, "figures.prompt_tps", "mean of the range");
+    this.#one("gen", state, rate(figures.gen_tps), "tokens/s", figures.gen_series, "figures.gen_tps", "mean of the range");
+    this.#one("queue", state, depths.length ? grouped(Math.max(...depths)) : "", "tasks at most", figures.queue_series, "queue", `${grouped(state.queue.depth ?? 0)} at its end`, true);
+    const worst = figures.worst_stall_s;
+    this.#one("stall", state, worst === null ? "" : worst.toFixed(1), "s", [], "figures.worst_stall_s", figures.worst_stall_slot === null ? "no slot waited" : `slot ${figures.worst_stall_slot}, within the range`);
   }
 
   #one(key, state, value, unit, series, name, words, step = false) {
@@ -70,7 +85,7 @@ export class Figures {
   #spark(node, series, end, step) {
     const values = series.map(([, v]) => v).filter((v) => v !== null);
     const top = Math.max(...values, 0);
-    const { line, area } = spark(series, end, top || 1, step);
+    const { line, area } = spark(series, end, top || 1, step, this.span);
     attr(node.querySelector(".spark"), "d", line);
     attr(node.querySelector(".spark-a"), "d", area);
     set(node.querySelector("[data-max]"), top > 0 ? (top < 10 && !Number.isInteger(top) ? top.toFixed(1) : grouped(Math.round(top))) : "");

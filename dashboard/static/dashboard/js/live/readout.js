@@ -61,7 +61,7 @@ export class Readout {
     const tokens = promptTokens(it) + it.gen.reduce((sum, [, n]) => sum + n, 0);
     const took = it.plan_ms + it.run_ms + it.settle_ms;
     const parts = [
-      el("b", "", `Iteration ${it.i}`),
+      el("b", "", it.merged > 1 ? `Iterations ${it.i} to ${it.i_to}` : `Iteration ${it.i}`),
       el("span", "", `${took < 10 ? took.toFixed(1) : grouped(Math.round(took))} ms`),
       el("span", "", nBatch ? `${grouped(tokens)} of ${grouped(nBatch)} tokens` : `${grouped(tokens)} tokens`),
       ...it.prompt.slice(0, SLOTS_NAMED).map(([slot, n]) => slotName(slot, `${slot}: ${grouped(n)} prompt`)),

@@ -1,6 +1,7 @@
 // The words beside the crumbs: live, paused, or since when nothing came.
 import { duration } from "../frame/format.js";
 import { set } from "./dom.js";
+import { words } from "./range.js";
 
 const QUIET_S = 5;
 
@@ -27,8 +28,16 @@ export class Status {
     return this.heard === null ? null : (performance.now() - this.heard) / 1000;
   }
 
+  // What the page shows; a past range is named as that, whatever the connection does.
+  range(range, paused) {
+    this.past = range.live ? null : range;
+    this.#button(!range.live);
+    if (!paused) this.tick();
+  }
+
   #words() {
     const age = this.#age();
+    if (this.past && this.kind !== "closed") return `${this.kind === "paused" ? "Paused" : "Past"}, ${words(this.past)}`;
     const seen = age === null ? "" : `, last seen ${duration(age)} ago`;
     if (this.kind === "live") return age !== null && age > QUIET_S ? `Live, last frame ${duration(age)} ago` : "Live";
     if (this.kind === "paused") return age === null ? "Paused" : `Paused ${duration(age)} ago`;
@@ -39,15 +48,16 @@ export class Status {
 
   tick() {
     set(this.node.querySelector(".w"), this.#words());
-    this.node.classList.toggle("on", this.kind === "live");
+    this.node.classList.toggle("on", this.kind === "live" && !this.past);
     this.node.classList.toggle("off", ["lost", "stale", "closed"].includes(this.kind));
   }
 
-  paused(on) {
+  #button(still) {
     if (!this.button) return;
-    this.button.setAttribute("aria-pressed", String(on));
-    this.button.querySelector("use").setAttribute("href", on ? "#i-play" : "#i-pause");
-    const words = this.button.querySelector("span");
-    if (words) words.textContent = on ? "Go on" : "Pause";
+    this.button.setAttribute("aria-pressed", String(still));
+    this.button.querySelector("use").setAttribute("href", still ? "#i-play" : "#i-pause");
+    this.button.title = still ? "Go live (p or l)" : "Pause (p)";
+    const text = this.button.querySelector("span");
+    if (text) text.textContent = still ? "Go live" : "Pause";
   }
 }

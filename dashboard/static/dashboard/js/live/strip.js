@@ -2,6 +2,8 @@
 import { grouped } from "../frame/format.js";
 import { attr, el, mark, rebuild, set, show, slotName, svg } from "./dom.js";
 import { Readout } from "./readout.js";
+import { Paths } from "./paths.js";
+import { endOf } from "./track.js";
 import * as model from "./stripmodel.js";
 import { missing } from "./words.js";
 
@@ -15,27 +17,6 @@ const LETTER = 5.6; // of the axis type, on average
 
 const box = (x, y, w, h) => `M${x.toFixed(2)} ${y.toFixed(2)}h${w.toFixed(2)}v${h.toFixed(2)}H${x.toFixed(2)}z`;
 const percent = (x) => `${((x / model.WIDTH) * 100).toFixed(3)}%`;
-
-// Paths kept by name, so that one frame writes one attribute for each hue and kind.
-class Paths {
-  constructor(node, first = []) {
-    this.node = node;
-    this.paths = new Map();
-    node.replaceChildren(...first);
-  }
-
-  write(drawn) {
-    for (const [name, { d, attributes }] of drawn) {
-      if (!this.paths.has(name)) {
-        const path = svg("path", attributes);
-        this.paths.set(name, path);
-        this.node.append(path);
-      }
-      attr(this.paths.get(name), "d", d);
-    }
-    for (const [name, path] of this.paths) if (!drawn.has(name)) attr(path, "d", "");
-  }
-}
 
 function add(drawn, name, attributes, d) {
   const entry = drawn.get(name);
@@ -66,7 +47,7 @@ export class Strip {
     const any = this.iterations.length > 0;
     const none = this.part("none");
     show(none, !any);
-    if (!any) set(none, why || "The last 120 iterations appear here with the first request.");
+    if (!any) set(none, why || (state.past ? "No batch ran in this time." : "The last 120 iterations appear here with the first request."));
     show(this.part("strip"), any);
     show(this.part("controls"), any);
     show(this.part("readout"), any);
@@ -120,9 +101,10 @@ export class Strip {
   }
 
   #words(state) {
-    const seconds = this.iterations.at(-1).t - this.iterations[0].t + this.iterations[0].run_ms / 1000;
+    const seconds = endOf(this.iterations.at(-1)) - this.iterations[0].t;
+    const of = state.past && state.past.iterations > this.iterations.length ? ` of ${grouped(state.past.iterations)}` : "";
     const share = this.height === "share" && state.info.n_batch;
-    set(this.part("span"), `last ${this.iterations.length} iterations, ${seconds.toFixed(seconds < 10 ? 1 : 0)} s; height in ${share ? "% of n_batch" : "tokens"}`);
+    set(this.part("span"), `last ${this.iterations.length}${of} iterations, ${seconds.toFixed(seconds < 10 ? 1 : 0)} s; height in ${share ? "% of n_batch" : "tokens"}`);
     for (const [name, part] of [["hi", 1], ["mid", 0.5]]) {
       const n = this.top * part;
       set(this.section.querySelector(`[data-y="${name}"]`), share ? `${Math.round((n / state.info.n_batch) * 100)} %` : grouped(n, Number.isInteger(n) ? 0 : 1));

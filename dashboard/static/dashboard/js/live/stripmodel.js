@@ -69,7 +69,8 @@ export function bands(iterations) {
   const out = [];
   iterations.forEach((it, at) => {
     const last = out.at(-1);
-    if (last && last.phase === it.phase && last.cohort === it.cohort) last.to = at;
+    if (!it.phase) return; // merged ones tell of none
+    if (last && last.to === at - 1 && last.phase === it.phase && last.cohort === it.cohort) last.to = at;
     else out.push({ phase: it.phase, cohort: it.cohort, from: at, to: at });
   });
   return out;
