@@ -54,13 +54,18 @@ def ttfts(tasks: Iterable[Json]) -> list[float]:
     return [max(0.0, task["first_token_at"] - task["submitted_at"]) for task in tasks if task["first_token_at"] is not None]
 
 
+def _first(*times: Any) -> Any:
+    """The first time that is known."""
+    return next((t for t in times if t is not None), None)
+
+
 def _open_at(tasks: Iterable[Json], slots: Iterable[Json], t: float) -> Roster:
     """The roster whose present stays are those at `t`."""
     ended, later = [], []
     for task in tasks:
         if task["slot"] < 0 or task["finished_at"] <= t:
             ended.append(task)
-        elif (task["assigned_at"] if task["assigned_at"] is not None else task["submitted_at"]) <= t:
+        elif _first(task["assigned_at"], task["submitted_at"]) <= t:
             later.append({**task, "id": task["slot"], "state": "waiting", "since": task["assigned_at"]})
     taken = {each["id"] for each in later}
     now = [slot for slot in slots if slot["id"] not in taken and (slot["submitted_at"] is None or slot["submitted_at"] <= t)]
@@ -90,10 +95,10 @@ def busy_seconds(tasks: Iterable[Json], slots: Iterable[Json], t_from: float, t_
 
     for task in tasks:
         if task["slot"] >= 0:
-            stayed(task["slot"], task["assigned_at"] or task["submitted_at"], task["finished_at"])
+            stayed(task["slot"], _first(task["assigned_at"], task["submitted_at"]), task["finished_at"])
             freed[task["slot"]] = max(task["finished_at"], freed.get(task["slot"], 0.0))
     for slot in slots:
-        if slot["state"] != "idle" and (begun := slot["submitted_at"] or slot["since"]) is not None:
+        if slot["state"] != "idle" and (begun := _first(slot["submitted_at"], slot["since"])) is not None:
             stayed(slot["id"], max(begun, freed.get(slot["id"], 0.0)), t_to)
     return found
 

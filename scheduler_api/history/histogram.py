@@ -34,21 +34,23 @@ def add(counts: Counts, more: Mapping[int, int]) -> None:
 
 
 def percentile(counts: Mapping[int, int], q: float) -> float | None:
-    """Seconds at position q·(n − 1) of the ordered durations, those of a bin spread evenly over its octaves; None of none."""
+    """Seconds, by linear interpolation between order statistics at q·(n − 1), each taken as its bin's middle; None of none."""
     n = sum(counts.values())
     if not n:
         return None
     position = q * (n - 1)
+    low = _at(counts, int(position))
+    return low + (_at(counts, min(int(position) + 1, n - 1)) - low) * (position % 1)
+
+
+def _at(counts: Mapping[int, int], k: int) -> float:
+    """The k-th smallest, counted from 0."""
     below = 0
     for index in sorted(counts):
-        inside = counts[index]
-        if position <= below + inside - 1 or below + inside == n:
-            share = (min(position, below + inside - 1) - below + 0.5) / inside
-            return float(SMALLEST_S * 2 ** ((index + share) / PER_OCTAVE))
-        if position < below + inside:  # between the last of this bin and the first of the next: the upper edge of this one
-            return float(SMALLEST_S * 2 ** ((index + 1) / PER_OCTAVE))
-        below += inside
-    return None
+        below += counts[index]
+        if k < below:
+            return float(SMALLEST_S * 2 ** ((index + 0.5) / PER_OCTAVE))
+    raise IndexError(k)
 
 
 def dump(counts: Mapping[int, int]) -> dict[str, int]:

@@ -65,13 +65,14 @@ class Recorder:
         """What one report told; `slots` as they stand after it."""
         roster = Roster(tasks, slots, self.freed)
         self.freed, self.slots = roster.freed, slots
-        oldest = min([t, *(iteration["t"] for iteration in iterations[:1])])
+        told = [*services]
+        oldest = min([t, *(iteration["t"] for iteration in iterations[:1]), *(service.start for service in told[:1])])
         self.began = oldest if self.began is None else min(oldest, self.began)
         for iteration in iterations:
             for tally in self._tallies(iteration["t"]):
                 self.tracker.follow(tally, iteration, roster)
         if not iterations:
-            for service in services:
+            for service in told:
                 for tally in self._tallies(service.start):
                     tally.served(service.slot, service.prompt, service.generated, None)
         for task in tasks:

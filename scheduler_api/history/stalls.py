@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from scheduler_api.history.chunks import end_of
 from scheduler_api.history.tally import Json, Roster
@@ -50,14 +53,18 @@ def serves(iteration: Json, slot: int) -> bool:
 def stretches(iterations: Iterable[Json], tasks: Iterable[Json], slot: int, until: float) -> list[Stretch]:
     """All stretches of a slot, in order. `tasks`: ended ones, and running ones with `finished_at` null. `until`: where the record
     ends."""
-    mine = sorted((task for task in tasks if task["slot"] == slot), key=lambda task: _began(task))
+    iterations = list(iterations)
+    mine = [(task, began) for task, began in beginnings(iterations, tasks) if task["slot"] == slot]
     batches = [(each["t"], end_of(each)) for each in iterations if serves(each, slot)]
     found: list[Stretch] = []
-    for task in mine:
-        at, end = _began(task), task["finished_at"] if task["finished_at"] is not None else until
-        for start, stop in batches:
-            if stop <= at or start >= end:
-                continue
+    first = 0
+    for task, began in mine:
+        at, end = began, task["finished_at"] if task["finished_at"] is not None else until
+        while first < len(batches) and batches[first][1] <= at:
+            first += 1
+        for start, stop in islice(batches, first, None):
+            if start >= end:
+                break
             if start > at:
                 found.append(Stretch(slot, task, at, start))
             at = max(at, stop)
@@ -66,7 +73,25 @@ def stretches(iterations: Iterable[Json], tasks: Iterable[Json], slot: int, unti
     return found
 
 
-def _began(task: Json) -> float:
+def beginnings(iterations: Iterable[Json], tasks: Iterable[Json]) -> list[tuple[Json, float]]:
+    """Tasks in slots, in the order in which they got them, and from when on each could have been served there.
+
+    That is its submission, or the end of the slot's task before it, if that was later. An engine hands out slots between two
+    batches only, so the time at which a task was given its slot says less; it decides where the task before is not known.
+    """
+    starts = [each["t"] for each in iterations]
+    freed: dict[int, float] = {}
+    found = []
+    for task in sorted((task for task in tasks if task["slot"] >= 0), key=_given):
+        slot, submitted, given = task["slot"], task["submitted_at"], _given(task)
+        queued = bisect_left(starts, given) - bisect_right(starts, submitted) > 0  # a whole batch went by
+        before = freed.get(slot, given if queued else submitted)
+        found.append((task, float(max(submitted, before))))
+        freed[slot] = max(before, math.inf if task["finished_at"] is None else task["finished_at"])
+    return found
+
+
+def _given(task: Json) -> float:
     return float(task["assigned_at"] if task["assigned_at"] is not None else task["submitted_at"])
 
 

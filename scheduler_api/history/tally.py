@@ -107,7 +107,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A task in its slot. `since`: when it got the slot, which is when its wait for a batch began."""
+    """A task in its slot. `since`: when its wait for a batch began: its submission, or the end of the slot's task before it."""
 
     task: int | None
     client: str
@@ -126,7 +126,8 @@ class Roster:
         for task in sorted((task for task in ended if task["slot"] >= 0), key=lambda task: (task["i"], task["n"])):
             slot = task["slot"]
             if task["first_visit_at"] is not None:
-                since = task["assigned_at"] if task["assigned_at"] is not None else task["submitted_at"]
+                given = task["assigned_at"] if task["assigned_at"] is not None else task["submitted_at"]
+                since = max(task["submitted_at"], self._freed.get(slot, given))
                 self._ended.setdefault(slot, []).append((task["i"], Stay(task["task"], task["client"], since)))
             self._freed[slot] = max(task["finished_at"], self._freed.get(slot, task["finished_at"]))
         self._now = {slot["id"]: self._present(slot) for slot in slots if slot["state"] != "idle"}
