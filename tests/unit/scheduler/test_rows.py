@@ -37,7 +37,7 @@ class TestColdAndWarm:
         made.submit(1, prompt=base)
         made.run()
         made.rows.clear()
-        made.scheduler._cursor = None
+        made.scheduler._planner.cursor = None
         before = made.scheduler.iteration
         cold = made.submit(0, 20)
         made.step()
@@ -138,7 +138,7 @@ class TestSkips:
         made = Bench.make(policy=policy)
         made.submit(3, 1, n_predict=9)
         made.step()
-        made.scheduler._cursor = 1
+        made.scheduler._planner.cursor = 1
         made.submit(0, 5)
         made.submit(1, 5)
         made.step()
