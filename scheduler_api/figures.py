@@ -75,6 +75,9 @@ class Series:
 
     def spread(self, start: float, end: float, value: float) -> None:
         """Adds `value` in shares of the time that each bin has of start..end."""
+        if start // BIN_S == end // BIN_S:
+            self.add(end, value)
+            return
         for index, share in _shares(max(start, end - SPAN_S), end, BIN_S):
             self.bins[index] = self.combine(self.bins.get(index, 0.0), value * share)
 
@@ -101,6 +104,11 @@ class _Window:
     cells: dict[int, dict[int, list[float]]] = field(default_factory=dict)
 
     def add(self, service: Service) -> None:
+        if service.start // CELL_S == service.end // CELL_S:
+            tokens = self.cells.setdefault(int(service.end // CELL_S), {}).setdefault(service.slot, [0.0, 0.0])
+            tokens[0] += service.prompt
+            tokens[1] += service.generated
+            return
         for index, share in _shares(max(service.start, service.end - _KEPT_S), service.end, CELL_S):
             tokens = self.cells.setdefault(index, {}).setdefault(service.slot, [0.0, 0.0])
             tokens[0] += service.prompt * share
@@ -137,6 +145,18 @@ class Rates:
     slots: dict[int, float]
 
 
+def _batches(services: Iterable[Service]) -> list[tuple[float, float, int, int]]:
+    """(start, end, prompt, generated) of services in succession over the same time: those of one batch."""
+    found: list[tuple[float, float, int, int]] = []
+    for service in services:
+        if found and found[-1][0] == service.start and found[-1][1] == service.end:
+            start, end, prompt, generated = found[-1]
+            found[-1] = (start, end, prompt + service.prompt, generated + service.generated)
+        else:
+            found.append((service.start, service.end, service.prompt, service.generated))
+    return found
+
+
 @dataclass(slots=True)
 class Figures:
     """What a server's services add up to: `update` with each report, `watch` at each look, then read."""
@@ -156,6 +176,12 @@ class Figures:
         """`services` in order of time; `work` as it stands after them."""
         before = self.at_work
         self.at_work = before | {slot: self._begun(slot, new, before.get(slot)) for slot, new in work.items()}
+        services = list(services)
+        for start, end, prompt, generated in _batches(services):
+            if prompt:
+                self.prompt.spread(start, end, prompt)
+            if generated:
+                self.generated.spread(start, end, generated)
         for service in services:
             self._serve(service)
         self.at_work = {slot: self.at_work[slot] for slot in work}
@@ -167,17 +193,19 @@ class Figures:
         return Work(new.key, max(new.since, self.last_end.get(slot, new.since)), new.running)
 
     def _serve(self, service: Service) -> None:
-        if service.prompt:
-            self.prompt.spread(service.start, service.end, service.prompt)
-        if service.generated:
-            self.generated.spread(service.start, service.end, service.generated)
         self.window.add(service)
         work = self.at_work.get(service.slot)
         if work is not None and (length := service.start - self._waits_since(service.slot, work)) > 0:
-            self.stalls.append(_Stall(service.slot, service.start, length))
+            self._note_stall(_Stall(service.slot, service.start, length))
             self.stall.add(service.start, length)
         self.last_end[service.slot] = max(service.end, self.last_end.get(service.slot, service.end))
         self.horizon = max(self.horizon, service.end)
+
+    def _note_stall(self, stall: _Stall) -> None:
+        """Keeps those alone that can still become the worst of the window, longest first: a stall ends with each batch."""
+        while self.stalls and self.stalls[-1].length <= stall.length:
+            self.stalls.pop()
+        self.stalls.append(stall)
 
     def _waits_since(self, slot: int, work: Work) -> float:
         return max(work.since, self.last_end.get(slot, work.since))
@@ -205,7 +233,8 @@ class Figures:
         """(slot, seconds); slot None when none waited."""
         while self.stalls and self.stalls[0].ended_at < now - STALL_WINDOW_S:
             self.stalls.popleft()
-        candidates = [*((stall.slot, stall.length) for stall in self.stalls), *self._open_stalls(now)]
+        ended = [(self.stalls[0].slot, self.stalls[0].length)] if self.stalls else []
+        candidates = [*ended, *self._open_stalls(now)]
         slot, length = max(candidates, key=lambda pair: pair[1], default=(None, 0.0))
         return (slot, length) if length > 0 else (None, 0.0)
 

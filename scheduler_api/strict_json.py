@@ -27,6 +27,14 @@ def _not_a_number(name: str) -> None:
 def loads(data: bytes | str) -> Any:
     """Raises ValueError for what is no JSON, also for nesting that is too deep to be meant."""
     try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _leniently(data)
+
+
+def _leniently(data: bytes | str) -> Any:
+    """What strict JSON is not but servers write: NaN, Infinity, numbers that are too large. Several times slower."""
+    try:
         return json.loads(data, parse_constant=_not_a_number, parse_float=_finite, parse_int=_whole)
     except RecursionError:
         raise ValueError("nested too deeply") from None

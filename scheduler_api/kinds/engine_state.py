@@ -38,8 +38,13 @@ def slot_of(raw: Json) -> Json:
 
 def _pairs(raw: Any) -> list[list[int]]:
     """[slot, tokens] pairs; what is not one is left out."""
-    found = [(count(pair[0]), count(pair[1])) for pair in items(raw) if isinstance(pair, list) and len(pair) == 2]
-    return [[slot, tokens] for slot, tokens in found if slot is not None and tokens is not None]
+    found = []
+    for pair in items(raw):
+        if isinstance(pair, list) and len(pair) == 2:
+            slot, tokens = count(pair[0]), count(pair[1])
+            if slot is not None and tokens is not None:
+                found.append([slot, tokens])
+    return found
 
 
 def _skips(raw: Any) -> list[list[Any]]:

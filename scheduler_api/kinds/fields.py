@@ -20,6 +20,8 @@ def items(value: Any) -> list[Any]:
 
 def number(value: Any) -> float | None:
     """A finite number; a bool is none."""
+    if type(value) is float:  # nearly all of them, thousands in a second
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
@@ -32,7 +34,7 @@ def whole(value: Any) -> int | None:
 
 def count(value: Any) -> int | None:
     """A whole number from 0 on. Servers write -1 where they mean none, and Python would take that as the last index."""
-    found = whole(value)
+    found = value if type(value) is int else whole(value)
     return found if found is not None and found >= 0 else None
 
 

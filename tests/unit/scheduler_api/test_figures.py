@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_api.figures import BIN_S, BINS, Figures, Service, Work
+from scheduler_api.figures import BIN_S, BINS, STALL_WINDOW_S, Figures, Service, Work
 
 
 def prompt(slot: int, start: float, end: float, tokens: int) -> Service:
@@ -127,3 +127,18 @@ def test_a_series_is_bounded(start: float, later: float) -> None:
     figures.watch(start + later, 0)
     assert len(figures.series(start + later)["gen_series"]) <= BINS
     assert len(figures.prompt.bins) <= BINS + 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 50)), min_size=1, max_size=60))
+def test_the_worst_stall_is_the_longest_of_the_window_and_few_are_kept_for_it(steps: list[tuple[int, int]]) -> None:
+    """Each step: so many seconds of waiting, then a batch of so many tenths."""
+    figures, now, ended = Figures(), 100.0, [(100.0, 0.0)]
+    for waited, tenths in steps:
+        begin = now + waited
+        figures.update({0: Work(1, 100.0, True)}, [Service(0, begin, begin + tenths / 10, 1, 0)])
+        ended.append((begin, begin - now))
+        now = begin + tenths / 10
+    expected = max((length for at, length in ended if at >= now - STALL_WINDOW_S), default=0.0)
+    assert figures.worst_stall(now)[1] == pytest.approx(expected)
+    lengths = [stall.length for stall in figures.stalls]
+    assert lengths == sorted(lengths, reverse=True)
