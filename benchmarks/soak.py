@@ -1,13 +1,13 @@
-"""Ten thousand requests of every kind against one server, a third of them left by their clients: does anything stay behind?
+"""Ten thousand requests of every kind against one warm server, a third of them left by their clients: does anything stay behind?
 
 `python -m benchmarks.soak` runs the real HTTP server on the simulated backend at no cost (`--backend llama`: on the small model,
 with fewer requests). Requests come from clients that work at once: whole and streamed answers, several prompts or answers in
 one, slots by name, waits with a limit; policies switch meanwhile, and the queue is short. The last line is JSON:
 
-`requests`; `answered`, `refused` (503), `left` (by their clients) and `other` outcomes (target 0); `busy_slots` and `queued` at
-the end (0); `rss_warm_mb` and `rss_end_mb`, resident memory of the server after half of the requests and after all of them, and
-their ratio `rss_growth` less 1 (at most 0.05); `drain_s`, the time from SIGTERM to the end with a limit of 30 seconds (under 3:
-the server waits for no task); `exit_code` (0).
+`requests`, with as many to warm up as are counted; `answered`, `refused` (503), `left` (by their clients) and `other` outcomes
+(target 0); `busy_slots` and `queued` at the end (0); `rss_warm_mb` and `rss_end_mb`, resident memory of the server after half of
+the requests, when its rings of past iterations and tasks are full, and after all of them; `rss_growth`, their ratio less 1 (at
+most 0.05); `drain_s`, the time from SIGTERM to the end with a limit of 30 seconds (under 3: it waits for no task); `exit_code`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from engine.clock import RealClock
 from engine.http.server import load_backend
 from engine.options import Options
 
-REQUESTS = {"simulated": 10_000, "llama": 1_500}
+REQUESTS = {"simulated": 20_000, "llama": 1_500}
 CLIENTS = {"simulated": 24, "llama": 16}
 STAY_S = {"simulated": 0.01, "llama": 0.2}  # mean time after which a client leaves, if it does
 SLOTS = 6
@@ -194,7 +194,7 @@ def soak(backend: str, n_requests: int, *, unified: bool = False, seed: int = 1)
     known = {name: run.outcomes.pop(name, 0) for name in ("answered", "refused", "left")}
     for what, count in run.outcomes.items():
         print(f"{count} times {what}")
-    warm_mb = run.rss_mb[len(run.rss_mb) // 2]
+    warm_mb = run.rss_mb[len(run.rss_mb) // 2 - 1]
     return {
         "requests": n_requests,
         **known,
@@ -228,7 +228,7 @@ def main() -> None:
         sys.exit(_serve(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--backend", choices=list(REQUESTS), default="simulated")
-    parser.add_argument("--requests", type=int, default=0, help="default: 10,000, on llama.cpp 1,500")
+    parser.add_argument("--requests", type=int, default=0, help="default: 20,000, on llama.cpp 1,500")
     parser.add_argument("--unified", action="store_true", help="one KV cache for all slots")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
