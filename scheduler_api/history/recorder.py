@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from scheduler_api.figures import Service
@@ -68,16 +69,19 @@ class Recorder:
         told = [*services]
         oldest = min([t, *(iteration["t"] for iteration in iterations[:1]), *(service.start for service in told[:1])])
         self.began = oldest if self.began is None else min(oldest, self.began)
-        for iteration in iterations:
-            for tally in self._tallies(iteration["t"]):
+        for second, some in groupby(iterations, key=lambda each: int(each["t"])):
+            tally = Tally()
+            for iteration in some:
                 self.tracker.follow(tally, iteration, roster)
-        if not iterations:
-            for service in told:
-                for tally in self._tallies(service.start):
-                    tally.served(service.slot, service.prompt, service.generated, None)
+            self._count(second, tally)
+        for service in told if not iterations else ():
+            tally = Tally()
+            tally.served(service.slot, service.prompt, service.generated, None)
+            self._count(service.start, tally)
         for task in tasks:
-            for tally in self._tallies(task["finished_at"]):
-                tally.ended(task)
+            tally = Tally()
+            tally.ended(task)
+            self._count(task["finished_at"], tally)
         self.tasks.extend(tasks)
         chunk = self._chunk(t)
         chunk.iterations.extend(iterations)
@@ -154,15 +158,15 @@ class Recorder:
 
     # Parts
 
-    def _tallies(self, t: float) -> list[Tally]:
-        """The second's, and the minute's."""
+    def _count(self, t: float, tally: Tally) -> None:
+        """Adds to the second's, and to the minute's."""
         second = int(t)
         if not self.window or second > self.window[-1][0]:
             self.window.append((second, Tally()))
             while self.window[-1][0] - self.window[0][0] > WINDOW_S + 1:
                 self.window.popleft()
-        at = next((tally for each, tally in reversed(self.window) if each <= second), self.window[0][1])
-        return [at, self._minute(t).tally]
+        next((kept for each, kept in reversed(self.window) if each <= second), self.window[0][1]).add(tally)
+        self._minute(t).tally.add(tally)
 
     def _minute(self, t: float) -> Minute:
         """The one that `t` lies in; what comes late counts in the present one."""

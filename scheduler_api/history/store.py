@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from django.db import close_old_connections, transaction
+from django.db import transaction
 
 from scheduler_api.history import rollups
 from scheduler_api.history.rollups import COARSE_S, FINE_FOR_S, KEPT_S, MINUTE_S, Minute
@@ -31,7 +31,6 @@ def write(server_id: int, minutes: Sequence[Minute], now: float) -> None:
 
     A minute that is kept already (the observer was started again in it) is added to.
     """
-    close_old_connections()
     rows: dict[int, list[Json]] = {}
     for minute in minutes:
         row = minute.row()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import time
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError
+from django.db import DatabaseError, close_old_connections
 
 from scheduler_api.history import store
 from scheduler_api.history.detail import Writer
@@ -62,7 +62,7 @@ class Keeper:
         if not minutes:
             return
         try:
-            await sync_to_async(store.write)(self.server_id, minutes, time())
+            await sync_to_async(_write)(self.server_id, minutes)
         except DatabaseError as error:
             memory.recorder.put_back(minutes)
             memory.missing = {"history": UNWRITTEN}
@@ -74,3 +74,8 @@ class Keeper:
         if self.failed:
             logger.info("The history of %s is written again.", self.name)
         self.failed, memory.missing = False, {}
+
+
+def _write(server_id: int, minutes: list[Minute]) -> None:
+    close_old_connections()
+    store.write(server_id, minutes, time())

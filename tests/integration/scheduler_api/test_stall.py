@@ -59,7 +59,7 @@ async def test_who_blocked_a_short_prompt_and_that_rotating_would_not_have(engin
         short = await complete(engine.url, 1, SHORT, "chat")
         await cold
         await watching.until(server, lambda state: len(state["tasks"]) == 2 and state["health"]["text"] == "Idle")
-        query = {"slot": 1, "from": began, "to": time.time()}
+        query = {"slot": "1", "from": str(began), "to": str(time.time())}
         response = await sync_to_async(client.get)(f"/api/servers/{server.pk}/stall", query)
     assert response.status_code == 200, response.content
     found = response.json()

@@ -187,6 +187,11 @@ def test_the_last_minute_has_the_figures_of_the_same_range() -> None:
     it = recorder.fairness(10.0, batches=True)
     assert it is not None
     assert {**it, "from": 0, "to": 0} == {**found(), "from": 0, "to": 0}
+    assert recorder.minute is not None
+    row = recorder.minute.row()
+    assert (row["prompt_tokens"], row["generated_tokens"], row["iterations"], row["worst_stall_s"]) == (350, 4, 7, 2.5)
+    assert (sum(row["itl"].values()), sum(row["ttft"].values()), row["tasks"]) == (2, 2, {"limit": 2})
+    assert row["clients"] == {"doc": 321, "chat": 33}
 
 
 def test_what_a_server_without_batches_does_not_tell_is_null() -> None:
