@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 
 from scheduler_api import wire
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
+from scheduler_api.kinds import why_not_switched
 from scheduler_api.kinds.fields import Json, count, mapping, text
-from scheduler_api.kinds.llama_state import WHY_NOT
-from scheduler_api.models import PolicyChange, PolicyOutcome, Server, ServerKind
+from scheduler_api.models import PolicyChange, PolicyOutcome, Server
 from scheduler_api.targets import Target
 
 LONGEST_REASON = 500
@@ -91,8 +91,8 @@ class _Wish:
 
 
 def _require_switching(server: Server) -> None:
-    if server.kind != ServerKind.ENGINE:
-        raise SwitchRefused(WHY_NOT, 501)
+    if why_not := why_not_switched(server.kind):
+        raise SwitchRefused(why_not, 501)
 
 
 def _patch(server: Server, wish: _Wish, *, dry: bool) -> Json:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from scheduler_api.kinds import llama_state, vllm_state
 from scheduler_api.kinds.base import Observed
 from scheduler_api.kinds.engine import EngineKind
 from scheduler_api.kinds.llama_server import LlamaServerKind
 from scheduler_api.kinds.vllm import VllmKind
 from scheduler_api.models import ServerKind
+
+_WHY_NOT = {ServerKind.LLAMA_SERVER: llama_state.WHY_NOT, ServerKind.VLLM: vllm_state.WHY_NOT}
+
+
+def why_not_switched(kind: str) -> str:
+    """Why servers of that kind cannot switch policies; "" when they can."""
+    return _WHY_NOT.get(ServerKind(kind), "")
 
 
 def observed(kind: str) -> Observed:

@@ -22,7 +22,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 type Json = dict[str, Any]
@@ -404,6 +404,20 @@ class FakeEngine(FakeServer):
                 data = json.dumps({"gap": False, "state": self.state(), "iterations": fresh, "tasks": self.tasks})
                 yield f"event: update\nid: {after}\ndata: {data}\n\n".encode()
             await asyncio.sleep(0.02)
+
+
+@dataclass
+class FakeRedirect(FakeServer):
+    """Sends whoever asks for anything to the same path elsewhere."""
+
+    elsewhere: str = ""
+
+    def routes(self) -> list[Route]:
+        return [Route("/{rest:path}", self._redirect)]
+
+    async def _redirect(self, request: Request) -> Response:
+        await self.enter(request)
+        return RedirectResponse(self.elsewhere + request.url.path)
 
 
 class _Thread:

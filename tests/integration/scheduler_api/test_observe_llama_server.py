@@ -16,7 +16,7 @@ from scheduler_api.kinds.llama_server import LlamaServerKind
 from scheduler_api.kinds.llama_state import ASLEEP, KEPT_AWAKE, METRICS_OFF, SLOTS_OFF, WHY_NOT
 from scheduler_api.models import Server
 from tests.integration.scheduler_api.conftest import frames_of, observing, register
-from tests.support.stub_servers import IDLE_SLOT, FakeLlamaServer, busy_slot, running
+from tests.support.stub_servers import IDLE_SLOT, FakeLlamaServer, FakeRedirect, busy_slot, running
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 
@@ -242,3 +242,14 @@ async def test_case_11_after_clients_went_away_no_slot_stays_busy() -> None:
             state = await watching.until(server, lambda state: all(slot["state"] == "idle" for slot in state["slots"]))
     assert all(slot["since"] >= gone - 0.1 for slot in state["slots"])
     assert state["health"]["text"] == "Idle"
+
+
+@pytest.mark.parametrize("kind", ["llama_server", "vllm", "engine"])
+async def test_case_35_the_observer_follows_no_redirect_with_the_key(kind: str) -> None:
+    with running(FakeLlamaServer(api_key="secret")) as goal, running(FakeRedirect()) as moved:
+        moved.elsewhere = goal.url
+        server = await sync_to_async(register)("moved", kind, moved.url, api_key="secret")
+        async with observing() as watching:
+            state = await watching.until(server, lambda state: state["health"]["state"] == "down")
+    assert goal.keys == []
+    assert "secret" not in json.dumps(state)

@@ -84,9 +84,10 @@ def test_an_unreachable_server_fails_and_is_written_down(db: None, operator: Use
     assert (row.outcome, row.old, row.new) == ("failed", {}, {})
 
 
-def test_a_stock_llama_server_says_why_it_cannot_switch(db: None, operator: User) -> None:
-    server = Server.objects.create(name="stock", kind="llama_server", base_url="http://127.0.0.1:1")
-    with pytest.raises(SwitchRefused, match="compiled in") as refusal:
+@pytest.mark.parametrize(("kind", "why"), [("llama_server", "compiled in"), ("vllm", "set when it starts")])
+def test_a_server_of_another_kind_says_why_it_cannot_switch(db: None, operator: User, kind: str, why: str) -> None:
+    server = Server.objects.create(name="stock", kind=kind, base_url="http://127.0.0.1:1")
+    with pytest.raises(SwitchRefused, match=why) as refusal:
         switch(server, operator)
     assert refusal.value.status == 501
     assert PolicyChange.objects.get().outcome == "refused"

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
-from starlette.responses import RedirectResponse
 
 from scheduler_api import servers
 from scheduler_api.exceptions import RegistrationRefused, ServerUnreachable
 from scheduler_api.kinds.llama_state import METRICS_OFF, SLOTS_OFF
 from scheduler_api.models import Server
-from tests.support.stub_servers import VLLM_METRICS, FakeEngine, FakeLlamaServer, FakeRouter, FakeVllm, running, unused_port
+from tests.support.stub_servers import (
+    VLLM_METRICS,
+    FakeEngine,
+    FakeLlamaServer,
+    FakeRedirect,
+    FakeRouter,
+    FakeVllm,
+    running,
+    unused_port,
+)
 
 
 def test_an_engine_is_recognised(admin: User) -> None:
@@ -140,16 +146,6 @@ def test_case_35_a_key_stays_with_its_origin(db: None) -> None:
     server = servers.register("a", "http://127.0.0.1:9", kind="engine", api_key="secret")
     assert servers.move(server, "http://127.0.0.1:9/prefix").api_key == "secret"
     assert servers.move(server, "http://127.0.0.1:10").api_key == ""
-
-
-class FakeRedirect(FakeEngine):
-    """Sends whoever asks for anything to another address."""
-
-    elsewhere = ""
-
-    async def enter(self, request: Any, *, public: bool = False) -> Any:
-        await super().enter(request, public=public)
-        return RedirectResponse(self.elsewhere + request.url.path)
 
 
 def test_case_35_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(db: None) -> None:
