@@ -7,7 +7,7 @@ pointed at, so that a server that only generates costs some 10 bytes an iteratio
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -122,58 +122,78 @@ def end_of(iteration: Json) -> float:
 
 
 @dataclass(slots=True)
+class _Run:
+    """Neighbouring iterations, the first of them and what they add up to."""
+
+    first: Json
+    last: int
+    end: float
+    n: int
+    prompt: dict[int, int]
+    gen: dict[int, int]
+
+    def take(self, other: _Run) -> None:
+        self.last, self.end, self.n = other.last, other.end, self.n + other.n
+        for mine, more in ((self.prompt, other.prompt), (self.gen, other.gen)):
+            for slot, tokens in more.items():
+                mine[slot] = mine.get(slot, 0) + tokens
+
+    def as_json(self) -> Json:
+        if self.n == 1:
+            return self.first
+        return {
+            "i": self.first["i"],
+            "i_to": self.last,
+            "t": self.first["t"],
+            "dur_ms": round((self.end - self.first["t"]) * 1000, 3),
+            "prompt": [list(pair) for pair in self.prompt.items()],
+            "gen": [list(pair) for pair in self.gen.items()],
+            "merged": self.n,
+        }
+
+
+@dataclass(slots=True)
 class Merger:
-    """Takes iterations in order and keeps at most `most`: neighbours are merged, twice as many each time it is full.
+    """Takes iterations in order and keeps at most `most`: `factor` neighbours are merged, twice as many each time it is full.
 
     Merged ones cover no pause of PAUSE_S and no restart, as long as pauses leave room for that.
     """
 
     most: int
-    kept: list[Json] = field(default_factory=list)
     factor: int = 1
+    runs: list[_Run] = field(default_factory=list)
 
-    def add(self, iteration: Json) -> None:
-        last = self.kept[-1] if self.kept else None
-        if last is not None and last.get("merged", 1) < self.factor and _follows(last, iteration):
-            self.kept[-1] = merged(last, iteration)
-        else:
-            self.kept.append(iteration)
-        if len(self.kept) > self.most:
+    @property
+    def kept(self) -> list[Json]:
+        return [run.as_json() for run in self.runs]
+
+    def add(self, iteration: Json, end: float) -> None:
+        """`end`: as `end_of` has it."""
+        i, last = iteration["i"], self.runs[-1] if self.runs else None
+        if last is not None and last.n < self.factor and i > last.last and iteration["t"] - last.end < PAUSE_S:
+            last.last, last.end, last.n = i, end, last.n + 1
+            for mine, more in ((last.prompt, iteration["prompt"]), (last.gen, iteration["gen"])):
+                for slot, tokens in more:
+                    mine[slot] = mine.get(slot, 0) + tokens
+            return
+        self.runs.append(_Run(iteration, i, end, 1, dict(iteration["prompt"]), dict(iteration["gen"])))
+        if len(self.runs) > self.most:
             self._halve()
 
     def _halve(self) -> None:
         self.factor *= 2
-        before, self.kept = self.kept, []
-        for each in before:
-            last = self.kept[-1] if self.kept else None
-            if last is not None and last.get("merged", 1) + each.get("merged", 1) <= self.factor and _follows(last, each):
-                self.kept[-1] = merged(last, each)
+        self._pair(
+            lambda one, two: one.n + two.n <= self.factor and two.first["i"] > one.last and two.first["t"] - one.end < PAUSE_S
+        )
+        if len(self.runs) > self.most * 3 // 4:  # pauses all over: they are covered then
+            self._pair(lambda one, two: True)
+
+    def _pair(self, may: Callable[[_Run, _Run], bool]) -> None:
+        before, self.runs, paired = self.runs, [], False
+        for run in before:
+            if self.runs and not paired and may(self.runs[-1], run):
+                self.runs[-1].take(run)
+                paired = True
             else:
-                self.kept.append(each)
-        if len(self.kept) > self.most * 3 // 4:  # pauses all over: they are covered then
-            pairs = [self.kept[at : at + 2] for at in range(0, len(self.kept), 2)]
-            self.kept = [merged(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-
-
-def _follows(earlier: Json, later: Json) -> bool:
-    return bool(later["i"] > earlier["i"] and later["t"] - end_of(earlier) < PAUSE_S)
-
-
-def merged(earlier: Json, later: Json) -> Json:
-    """One iteration in the place of two neighbours, or of those that they stand for."""
-    return {
-        "i": earlier["i"],
-        "i_to": later.get("i_to", later["i"]),
-        "t": earlier["t"],
-        "dur_ms": round((end_of(later) - earlier["t"]) * 1000, 3),
-        "prompt": _summed(earlier["prompt"], later["prompt"]),
-        "gen": _summed(earlier["gen"], later["gen"]),
-        "merged": earlier.get("merged", 1) + later.get("merged", 1),
-    }
-
-
-def _summed(some: Iterable[list[int]], more: Iterable[list[int]]) -> list[list[int]]:
-    tokens: dict[int, int] = {}
-    for slot, n in (*some, *more):
-        tokens[slot] = tokens.get(slot, 0) + n
-    return [[slot, n] for slot, n in tokens.items()]
+                self.runs.append(run)
+                paired = False

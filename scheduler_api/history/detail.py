@@ -160,7 +160,8 @@ def read(
     """The range as far as it is kept; what the newest chunk does not tell of yet comes from the live state."""
     detail, entries = Detail(t_from, t_to), index(server_id)
     detail.oldest = min((entry.start for entry in entries), default=None)
-    reading = _Reading(detail, Merger(most_iterations))
+    expected = sum(entry.iterations for entry in entries if entry.start >= t_from and entry.end <= t_to)
+    reading = _Reading(detail, Merger(most_iterations, factor=2 ** max(0, (expected // most_iterations).bit_length())))
     for chunk in between(server_id, entries, t_from, t_to):
         reading.take(chunk)
     if (state := live.read_many([server_id]).get(server_id)) is not None:
@@ -217,9 +218,11 @@ class _Reading:
     def _iteration(self, iteration: Json) -> None:
         """In order, each once: streams that were resumed tell of some twice."""
         t, i = iteration["t"], iteration["i"]
-        if (t, i) > self.last and t <= self.detail.t_to and chunks.end_of(iteration) >= self.detail.t_from:
+        if t > self.detail.t_to or (t, i) <= self.last:
+            return
+        if (end := chunks.end_of(iteration)) >= self.detail.t_from:
             self.last = (t, i)
-            self.merger.add(iteration)
+            self.merger.add(iteration, end)
 
     def _ended(self, task: Json) -> None:
         if task["finished_at"] >= self.detail.t_from and task["submitted_at"] <= self.detail.t_to:

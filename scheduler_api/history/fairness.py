@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_api.history import histogram
@@ -33,21 +34,51 @@ def percentile(values: Sequence[float], q: float) -> float | None:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
+@dataclass(slots=True)
+class Count:
+    """Counts a range piece by piece: iterations with the tasks that ended among them and the slots as they stand after them."""
+
+    t_from: float
+    t_to: float
+    tally: Tally = field(default_factory=Tally)
+    tracker: Tracker = field(default_factory=Tracker)
+    tasks: dict[tuple[Any, ...], Json] = field(default_factory=dict)
+    freed: dict[int, float] = field(default_factory=dict)
+    covering: set[int] = field(default_factory=set)
+    last: tuple[float, int] = (0.0, -1)
+
+    def piece(self, iterations: Iterable[Json], tasks: Sequence[Json], slots: Iterable[Json]) -> None:
+        """What was told before counts once."""
+        roster = Roster(tasks, slots, self.freed)
+        self.freed = roster.freed
+        for iteration in iterations:
+            at = (iteration["t"], iteration["i"])
+            if self.t_from <= iteration["t"] < self.t_to and at > self.last:
+                self.last = at
+                self.tracker.follow(self.tally, iteration, roster, self.t_from)
+                if self.tracker.horizon > self.t_to:
+                    self.covering |= {slot for slot, _ in (*iteration["prompt"], *iteration["gen"])}
+        for task in tasks:
+            key = task["task"], task["slot"], task["finished_at"]
+            if key not in self.tasks and task["finished_at"] >= self.t_from:
+                self.tasks[key] = task
+                if task["finished_at"] < self.t_to:
+                    self.tally.ended(task)
+
+    def object(self, slots: Sequence[Json]) -> Json:
+        """`slots`: those of a state, as they stand at the end of the range or later."""
+        t_from, t_to, tasks = self.t_from, self.t_to, list(self.tasks.values())
+        waits = open_waits(self.tracker, _open_at(tasks, slots, t_to), t_from, t_to, self.covering)
+        ttft = ttfts(task for task in tasks if task["finished_at"] < t_to)
+        return of(self.tally, t_from, t_to, busy_seconds(tasks, slots, t_from, t_to), waits, ttft)
+
+
 def fairness(iterations: Iterable[Json], tasks: Sequence[Json], slots: Sequence[Json], t_from: float, t_to: float) -> Json:
     """The object over t_from..t_to. `tasks`: those that ended in it or later; `slots`: those of a state, as they stand at its end
     or later."""
-    tally, tracker, roster = Tally(), Tracker(), Roster(tasks, slots)
-    covering: set[int] = set()
-    for iteration in iterations:
-        if t_from <= iteration["t"] < t_to:
-            tracker.follow(tally, iteration, roster, t_from)
-            if iteration["t"] + ((iteration["plan_ms"] or 0.0) + (iteration["run_ms"] or 0.0)) / 1000 > t_to:
-                covering |= {slot for slot, _ in (*iteration["prompt"], *iteration["gen"])}
-    within = [task for task in tasks if t_from <= task["finished_at"] < t_to]
-    for task in within:
-        tally.ended(task)
-    waits = open_waits(tracker, _open_at(tasks, slots, t_to), t_from, t_to, covering)
-    return of(tally, t_from, t_to, busy_seconds(tasks, slots, t_from, t_to), waits, ttfts(within))
+    count = Count(t_from, t_to)
+    count.piece(iterations, tasks, slots)
+    return count.object(slots)
 
 
 def ttfts(tasks: Iterable[Json]) -> list[float]:

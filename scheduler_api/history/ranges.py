@@ -34,19 +34,29 @@ def detail(server_id: int, t_from: float, t_to: float) -> Json:
 
 
 def fairness(server_id: int, t_from: float, t_to: float) -> Json:
-    found = kept.read(server_id, t_from, t_to, most_iterations=MOST_READ, most_tasks=MOST_READ)
-    return of(found)
+    """Counted chunk by chunk: a long range of a fast server is never in memory as a whole."""
+    count = figures.Count(t_from, t_to)
+    slots: list[Json] = []
+    for chunk in kept.between(server_id, kept.index(server_id), t_from, t_to):
+        slots = as_slots(chunk.open)
+        count.piece(chunk.iterations, chunk.tasks, slots)
+    state = live.read_many([server_id]).get(server_id)
+    if state is not None and abs(state["t"] - time.time()) < kept.KEPT_S:
+        newer = [slot for slot in state.get("slots") or [] if slot["state"] != "idle"]
+        count.piece(state.get("iterations") or [], state.get("tasks") or [], newer)
+        slots = newer if newest(server_id) <= t_to else slots
+    return count.object(slots)
 
 
-def of(found: kept.Detail) -> Json:
-    return figures.fairness(found.iterations, *parts(found), found.t_from, found.t_to)
+def as_slots(tasks: list[Json]) -> list[Json]:
+    """Tasks that run, in the shape of slots."""
+    return [{**task, "id": task["slot"], "since": task["assigned_at"]} for task in tasks]
 
 
 def parts(found: kept.Detail) -> tuple[list[Json], list[Json]]:
     """Ended tasks, and those that still run in the shape of slots."""
     ended = [task for task in found.tasks if task["finished_at"] is not None]
-    running = [{**task, "id": task["slot"], "since": task["assigned_at"]} for task in found.tasks if task["finished_at"] is None]
-    return ended, running
+    return ended, as_slots([task for task in found.tasks if task["finished_at"] is None])
 
 
 def stall(server_id: int, slot: int, t_from: float, t_to: float) -> Json | None:

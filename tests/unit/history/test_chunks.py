@@ -67,8 +67,10 @@ def test_an_open_task_began_when_its_slot_was_free() -> None:
 
 
 def test_merged_iterations_keep_every_token_and_the_whole_time() -> None:
-    some = [iteration(n, n * 0.1, prompt=[[n % 2, 10]], gen=[[3, 1]], ms=100) for n in range(1, 4)]
-    both = chunks.merged(chunks.merged(some[0], some[1]), some[2])
+    merger = Merger(5, factor=4)
+    for each in [iteration(n, n * 0.1, prompt=[[n % 2, 10]], gen=[[3, 1]], ms=100) for n in range(1, 4)]:
+        merger.add(each, end_of(each))
+    [both] = merger.kept
     assert both == {"i": 1, "i_to": 3, "t": 0.1, "dur_ms": 300.0, "prompt": [[1, 20], [0, 10]], "gen": [[3, 3]], "merged": 3}
 
 
@@ -77,9 +79,9 @@ def test_a_merger_is_bounded_and_loses_no_token_and_no_time(load: list[tuple[flo
     merger, t = Merger(most), 0.0
     for i, (pause, tokens) in enumerate(load):
         t += pause
-        merger.add(iteration(i, t, gen=[[i % 3, tokens]], ms=50))
+        merger.add(iteration(i, t, gen=[[i % 3, tokens]], ms=50), t + 0.05)
         t += 0.05
-    kept = merger.kept
+    kept: list[Any] = merger.kept
     assert len(kept) <= most
     assert sum(n for each in kept for _, n in each["gen"]) == sum(tokens for _, tokens in load)
     assert sum(each.get("merged", 1) for each in kept) == len(load)
@@ -93,7 +95,8 @@ def test_a_merger_leaves_pauses_and_restarts_open_while_it_can() -> None:
     merger = Merger(40)
     for burst in range(4):
         for n in range(50):
-            merger.add(iteration(n + 1, burst * 10 + n * 0.01, gen=[[0, 1]], ms=10))
+            each = iteration(n + 1, burst * 10 + n * 0.01, gen=[[0, 1]], ms=10)
+            merger.add(each, end_of(each))
     spans = [(each["t"], end_of(each)) for each in merger.kept]
     assert all(end - start <= 0.6 for start, end in spans)
     assert {int(start // 10) for start, _ in spans} == {0, 1, 2, 3}
