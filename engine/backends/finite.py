@@ -90,6 +90,7 @@ class Sieve:
     def __init__(self, context: Any, samplers: MutableSequence[Any], n_vocab: int, eog: frozenset[int], *, unified: bool) -> None:
         self.probe = Probe(n_vocab)
         self._context, self._samplers, self._eog, self._unified = context, samplers, eog, unified
+        self._runs: dict[int, tuple[int, int]] = {}  # by slot: position and length of its run of equal tokens
 
     def checked(self, chain: Any, slot: int, *, always: bool) -> CheckedSampler:
         return CheckedSampler(chain, self.probe, self._samplers, slot, always=always)
@@ -107,10 +108,19 @@ class Sieve:
         for row, entry in outputs:
             for slot in (entry.slot, *entry.copy_to):
                 token = tokens.get(slot)
-                doubtful = all_doubtful or token == entry.tokens[-1] or token in self._eog
+                repeats = token == entry.tokens[-1] and self._is_due(slot, entry)
+                doubtful = all_doubtful or repeats or token in self._eog
                 if token is not None and doubtful and not self.probe.is_finite(self._context, row):
                     del tokens[slot]
                     errors[slot] = NOT_FINITE
+
+    def _is_due(self, slot: int, entry: Entry) -> bool:
+        """A text may well repeat a token for long: its run is looked at when its length is 1, 2, 4, 8 and so on."""
+        position = entry.pos + len(entry.tokens)
+        before, length = self._runs.get(slot, (-1, 0))
+        length = length + 1 if before == position - 1 else 1
+        self._runs[slot] = position, length
+        return length & (length - 1) == 0
 
     def drop(self, entries: Sequence[Entry], errors: dict[int, str], alone: Callable[[Entry], None]) -> frozenset[int]:
         """Slots whose cells are gone: those in error, and in a unified cache prompts that may be spoiled without a sign of it.
