@@ -34,6 +34,25 @@ def not_serving_after(longest_stand_s: float) -> float:
 
 
 @dataclass(slots=True)
+class Standstill:
+    """Work that gets no token. `since` is when it last got one, or began; None without work, or when that is not known."""
+
+    since: float | None = None
+    longest_s: float = 0.0
+
+    def note(self, now: float, *, work: bool, progressed: bool) -> None:
+        if not work:
+            self.since = None
+        elif progressed or self.since is None:
+            self.longest_s = max(self.longest_s, 0.0 if self.since is None else now - self.since)
+            self.since = now
+
+    def lasts(self, now: float) -> bool:
+        """Whether it has gone on for too long to be a batch."""
+        return self.since is not None and now - self.since >= not_serving_after(self.longest_s)
+
+
+@dataclass(slots=True)
 class HealthRecord:
     """`since` is when the state was entered, `seen_at` the last answer of any kind, `stood_since` when work last got a token
     before it stood still; Unix seconds, the console's clock."""
@@ -66,7 +85,7 @@ class HealthRecord:
             case Health.SLEEPING:
                 return self.reason or "Asleep"
             case Health.NOT_SERVING:
-                return f"Up but not serving, no token for {duration(now - (self.stood_since or self.since))}"
+                return self.reason or standing_words(now - (self.stood_since or self.since))
             case Health.DOWN:
                 return f"Down: {self.reason}" if self.reason else "Down"
             case Health.UNKNOWN:
@@ -80,6 +99,10 @@ class HealthRecord:
             "since": self.since,
             "seen_at": self.seen_at,
         }
+
+
+def standing_words(seconds: float) -> str:
+    return f"Up but not serving, no token for {duration(seconds)}"
 
 
 def duration(seconds: float) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from scheduler_api import wire
 from scheduler_api.figures import Service
-from scheduler_api.health import Health, HealthRecord
+from scheduler_api.health import Health, HealthRecord, Standstill
 from scheduler_api.kinds.base import Condition, Reading, Report
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, items, mapping, text, whole
@@ -76,13 +76,15 @@ class Watched:
     services: list[Service] = field(default_factory=list)
     progressed: bool = False
     restarted: bool = False
+    standstill: Standstill = field(default_factory=Standstill)
 
     def take(self, report: Report, now: float) -> None:
         if isinstance(report, Condition):
             self.health.enter(report.state, now, report.reason, report.detail, seen=report.seen)
+            self.standstill.since = None
             return
-        self.health.enter(Health.SLEEPING if report.asleep else Health.UP, now, seen=True)
         self.last = report
+        self._judge(report, now)
         self.services += report.services
         self.progressed |= report.progressed
         self.restarted |= report.restarted
@@ -91,10 +93,20 @@ class Watched:
         self.prompt.add(now, self.sums[0])
         self.generated.add(now, self.sums[1])
 
+    def _judge(self, report: Reading, now: float) -> None:
+        """Asleep, up, or up but not serving."""
+        busy = any(slot["state"] != "idle" for slot in report.parts["slots"])
+        work = busy or bool(report.working) or (self.waiting or 0) > 0
+        self.standstill.note(now, work=work, progressed=report.progressed or bool(report.services))
+        self.health.stood_since = self.standstill.since
+        stands = self.standstill.lasts(now)
+        state = Health.SLEEPING if report.asleep else Health.NOT_SERVING if stands else Health.UP
+        self.health.enter(state, now, detail=f"{self.waiting} wait" if stands and self.waiting else "", seen=True)
+
     @property
     def slots(self) -> list[Json]:
         """Those it told last, also while it is busy and silent; none when it is known to be gone."""
-        seen = self.health.state in (Health.UP, Health.SILENT)
+        seen = self.health.state in (Health.UP, Health.SILENT, Health.NOT_SERVING)
         return self.last.parts["slots"] if self.last is not None and seen else []
 
     @property

@@ -23,6 +23,10 @@ class Meter:
         while len(self.samples) > 2 and self.samples[1][0] <= t - self.window_s:
             self.samples.popleft()
 
+    @property
+    def last(self) -> float | None:
+        return self.samples[-1][1] if self.samples else None
+
     def rate(self) -> float | None:
         """Per second, over the window or as much of it as was seen; None before two samples."""
         if len(self.samples) < 2:

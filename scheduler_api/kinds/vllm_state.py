@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduler_api.figures import Service
-from scheduler_api.health import Health
+from scheduler_api.health import Health, Standstill, standing_words
 from scheduler_api.kinds.base import Condition, Reading
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, count, items, mapping, text
@@ -47,23 +47,30 @@ class EngineReader:
     generated: Meter = field(default_factory=Meter)
     hits: Meter = field(default_factory=lambda: Meter(WINDOW_S))
     queries: Meter = field(default_factory=lambda: Meter(WINDOW_S))
+    standstill: Standstill = field(default_factory=Standstill)
     histograms: dict[str, Window] = field(default_factory=lambda: {"ttft": Window(), "itl": Window(), "tpot": Window()})
 
     def read(self, told: EngineMetrics, t: float) -> None:
+        before = self.prompt.last, self.generated.last
         for name in ("prompt", "generated", "hits", "queries"):
             getattr(self, name).add(t, told.values.get(name))
+        self.standstill.note(t, work=has_work(told), progressed=before != (self.prompt.last, self.generated.last))
         for name, window in self.histograms.items():
             window.add(t, told.histograms.get(name, ()))
 
-    def as_unit(self, engine: str, told: EngineMetrics) -> Json:
+    def as_unit(self, engine: str, told: EngineMetrics, now: float) -> Json:
         values: Json = {name: told.values.get(name) for name in ("running", "waiting", "kv_use")}
         values |= {name: count(values[name]) for name in ("running", "waiting")}
         values |= {"prompt_tps": self.prompt.rate(), "gen_tps": self.generated.rate(), "prefix_hits": self._prefix_hits(told)}
         values |= {name: window.told() for name, window in self.histograms.items()}
-        busy = (values["running"] or 0) + (values["waiting"] or 0) > 0
-        state, words = (Health.SLEEPING, "Asleep") if told.asleep else (Health.UP, "Serving" if busy else "Idle")
+        state, words, detail = Health.UP, "Serving" if has_work(told) else "Idle", ""
+        if told.asleep:
+            state, words = Health.SLEEPING, "Asleep"
+        elif self.standstill.lasts(now):
+            state, words = Health.NOT_SERVING, standing_words(now - (self.standstill.since or now))
+            detail = f"{values['running'] or 0} run, {values['waiting'] or 0} wait"
         missing = {name: why for name, value in values.items() if value is None and (why := _why(name, told))}
-        return unit(engine, "engine", state.value, words, missing=missing, model=told.model, **values)
+        return unit(engine, "engine", state.value, words, detail=detail, missing=missing, model=told.model, **values)
 
     def _prefix_hits(self, told: EngineMetrics) -> float | None:
         """Of the tokens looked up in the last minute, the share that was cached. The oldest versions tell a share themselves."""
@@ -71,6 +78,10 @@ class EngineReader:
         if hits is not None and queries:
             return round(hits / queries, 3)
         return told.values.get("hit_rate")
+
+
+def has_work(told: EngineMetrics) -> bool:
+    return any((told.values.get(name) or 0) > 0 for name in ("running", "waiting"))
 
 
 def _why(name: str, told: EngineMetrics) -> str:
@@ -152,7 +163,7 @@ class VllmReader:
     def reading(self, now: float) -> Reading:
         """All that is known, with the services since the last reading."""
         told = self.last.engines if self.last is not None else {}
-        units = [self.engines[name].as_unit(name, engine) for name, engine in told.items()]
+        units = [self.engines[name].as_unit(name, engine, now) for name, engine in told.items()]
         services, self.pending = [service for service in self.pending if service.prompt + service.generated > 0], []
         restarted, self.restarted = self.restarted, False
         waiting = [each["waiting"] for each in units]
@@ -174,7 +185,7 @@ class VllmReader:
             },
             services=services,
             restarted=restarted,
-            working=any(each["text"] == "Serving" for each in units) if units else None,
+            working=any(map(has_work, told.values())) if told else None,
             asleep=bool(units) and all(each["state"] == Health.SLEEPING for each in units),
         )
 

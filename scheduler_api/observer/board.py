@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler_api.figures import Figures, Rates, Work
 from scheduler_api.frames import KEPT_ITERATIONS, State
-from scheduler_api.health import ANSWERS, SEEN, Health, HealthRecord, not_serving_after
+from scheduler_api.health import ANSWERS, SEEN, Health, HealthRecord, Standstill
 from scheduler_api.kinds.base import Condition, Reading, Report
 from scheduler_api.kinds.fields import Json, count, mapping, text
 from scheduler_api.observer.marks import KEPT_MARKS, policy_mark, restart_mark
@@ -65,8 +65,7 @@ class Board:
     working: bool | None = None
     clock_offset: float = 0.0
     seen_shown: float | None = None
-    stands_since: float | None = None
-    longest_stand_s: float = 0.0
+    standstill: Standstill = field(default_factory=Standstill)
 
     def restore(self, stored: State) -> None:
         """Goes on from a state that an earlier observer left: its marks, and what it takes to notice a restart since."""
@@ -82,7 +81,7 @@ class Board:
 
     def _enter(self, condition: Condition, now: float) -> None:
         self.health.enter(condition.state, now, condition.reason, condition.detail, seen=condition.seen)
-        self.stands_since = None  # what goes on while it does not answer is not known
+        self.standstill.since = None  # what goes on while it does not answer is not known
         if condition.state in SEEN:
             return
         policy = self.parts["policy"]  # kept to tell a switch that happens meanwhile; `state` does not show it
@@ -108,7 +107,7 @@ class Board:
         fresh = [iteration for iteration in reading.iterations if iteration["i"] > after]
         self.iterations = [*self.iterations, *fresh][-KEPT_ITERATIONS:] if fresh else self.iterations
         self.memory.read(reading, fresh, self.parts["slots"])
-        self._note_work(progressed=reading.progressed or bool(reading.services), now=now)
+        self.standstill.note(now, work=self._has_work(), progressed=reading.progressed or bool(reading.services))
         if reading.asleep:
             self.health.enter(Health.SLEEPING, now, seen=True)
         else:
@@ -122,26 +121,23 @@ class Board:
         self.iterations = []
         self.figures.forget_work()
         self.memory.restart(t)
+        self.standstill.since = None
         self._mark(restart_mark(t, who))
-
-    def _note_work(self, *, progressed: bool, now: float) -> None:
-        """Since when the work that there is gets no token; None without work."""
-        if not self._has_work():
-            self.stands_since = None
-        elif progressed or self.stands_since is None:
-            self.longest_stand_s = max(self.longest_stand_s, now - (self.stands_since or now))
-            self.stands_since = now
 
     def _has_work(self) -> bool:
         queued = (count(mapping(self.parts["queue"]).get("depth")) or 0) > 0
         return queued or bool(self.working) or any(slot["state"] != "idle" for slot in self.parts["slots"])
 
     def _judge(self, now: float, *, seen: bool) -> None:
-        """Up, or up but not serving when work has stood still for too long."""
-        stands = self.stands_since is not None and now - self.stands_since >= not_serving_after(self.longest_stand_s)
-        self.health.stood_since = self.stands_since
-        state, detail = (Health.NOT_SERVING, self._what_waits()) if stands else (Health.UP, "")
-        self.health.enter(state, now, detail=detail, seen=seen)
+        """Up, or up but not serving when work has stood still for too long, as a whole or in one of its units."""
+        self.health.stood_since = self.standstill.since
+        if self.standstill.lasts(now):
+            self.health.enter(Health.NOT_SERVING, now, detail=self._what_waits(), seen=seen)
+        elif (unit := next((unit for unit in self.parts["units"] if unit["state"] == Health.NOT_SERVING), None)) is not None:
+            reason = f"{unit['kind'].capitalize()} {unit['id']} is up but not serving"
+            self.health.enter(Health.NOT_SERVING, now, reason, unit["detail"], seen=seen)
+        else:
+            self.health.enter(Health.UP, now, seen=seen)
 
     def _what_waits(self) -> str:
         busy = sum(slot["state"] != "idle" for slot in self.parts["slots"])

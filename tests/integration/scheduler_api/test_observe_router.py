@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from scheduler_api import kinds
+from scheduler_api import health, kinds
 from scheduler_api.kinds.llama_router import NONE_LOADED
 from scheduler_api.kinds.llama_server import LlamaServerKind
 from scheduler_api.models import Server
@@ -106,3 +106,18 @@ async def test_case_5_and_6_a_model_that_is_silent_hides_no_other(monkeypatch: p
             await watching.until(server, lambda state: (units(state)["other"]["gen_tps"] or 0) > 0)
             busy.held.clear()
             await watching.until(server, lambda state: units(state)["busy"]["state"] == "up")
+
+
+async def test_case_18_a_model_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "NOT_SERVING_AFTER_S", 1.5)
+    stuck, other = FakeLlamaServer(slots=[busy_slot(0)]), FakeLlamaServer(slots=[busy_slot(0, task=7)])
+    with running(FakeRouter(models={"stuck": stuck, "other": other}, status={"stuck": LOADED, "other": LOADED})) as router:
+        server = await add(router.url)
+        async with observing() as watching:
+            for step in range(12):
+                other.slots = [busy_slot(0, task=7, n_decoded=5 + step)]
+                await asyncio.sleep(0.25)
+            state = await watching.until(server, lambda state: state["health"]["state"] == "not_serving")
+    assert state["health"]["text"] == "Model stuck is up but not serving"
+    assert units(state)["stuck"]["text"].startswith("Up but not serving, no token for ")
+    assert units(state)["other"]["state"] == "up"

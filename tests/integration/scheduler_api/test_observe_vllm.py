@@ -96,8 +96,10 @@ async def test_case_18_healthy_but_not_serving_is_said(monkeypatch: pytest.Monke
     with running(FakeVllm(metrics=stuck)) as vllm:
         server = await add(vllm.url)
         async with observing() as watching:
-            state = await watching.until(server, lambda state: state["health"]["state"] == "not_serving")
-            assert state["health"]["text"].startswith("Up but not serving, no token for ")
+            state = await watching.until(
+                server, lambda state: state["health"]["text"].startswith("Up but not serving, no token for ")
+            )
+            assert state["health"]["state"] == state["units"][0]["state"] == "not_serving"
             assert state["health"]["detail"] == "1 requests run, 5 wait"
             assert (state["queue"]["depth"], state["figures"]["gen_tps"]) == (5, 0.0)
             since = state["health"]["since"]
@@ -105,6 +107,22 @@ async def test_case_18_healthy_but_not_serving_is_said(monkeypatch: pytest.Monke
             assert ((await watching.state(server)) or {})["health"]["since"] == since
             vllm.metrics = stuck.replace("900.0", "905.0")
             await watching.until(server, lambda state: state["health"]["state"] == "up")
+
+
+async def test_case_18_one_engine_that_stands_still_is_named_while_the_other_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "NOT_SERVING_AFTER_S", 2.0)
+    with running(FakeVllm()) as vllm:
+        server = await add(vllm.url)
+        async with observing() as watching:
+            for step in range(1, 14):
+                # Engine 1 goes on, engine 0 has its three requests and gives no token.
+                vllm.metrics = VLLM_METRICS.replace("40.0", f"{40 + step}.0").replace(
+                    'running{engine="1",model_name="qwen"} 0.0', 'running{engine="1",model_name="qwen"} 1.0'
+                )
+                await asyncio.sleep(0.3)
+            state = await watching.until(server, lambda state: state["health"]["state"] == "not_serving")
+    assert (state["health"]["text"], state["health"]["detail"]) == ("Engine 0 is up but not serving", "3 run, 2 wait")
+    assert [unit["state"] for unit in state["units"]] == ["not_serving", "up"]
 
 
 async def test_a_sleeping_engine_is_asleep_and_a_dead_one_is_down() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_api.health import Health, HealthRecord, duration, not_serving_after
+from scheduler_api.health import Health, HealthRecord, Standstill, duration, not_serving_after
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,16 @@ def test_durations_are_told_roughly(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("longest", "after"), [(0, 60), (20, 60), (50, 100), (9000, 600)])
 def test_case_18_a_slow_machine_is_given_twice_its_longest_batch(longest: float, after: float) -> None:
     assert not_serving_after(longest) == after
+
+
+def test_case_18_work_without_a_token_stands_still_and_a_token_ends_it() -> None:
+    it = Standstill()
+    it.note(0.0, work=False, progressed=False)
+    assert not it.lasts(1e6)
+    it.note(100.0, work=True, progressed=False)
+    it.note(159.0, work=True, progressed=False)
+    assert (it.lasts(159.9), it.lasts(160.0)) == (False, True)
+    it.note(190.0, work=True, progressed=True)
+    assert (it.lasts(369.9), it.lasts(370.0)) == (False, True)  # twice the 90 s that ended by themselves
+    it.note(400.0, work=False, progressed=False)
+    assert not it.lasts(1e6)
