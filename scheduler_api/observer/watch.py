@@ -92,7 +92,7 @@ class ServerWatch:
                 self._look_for_authors()
 
     async def _publish(self) -> None:
-        """A frame at once after news, unless the last was less than `frame_s` ago; without news every `idle_s`, since ages grow."""
+        """A frame at once after news, unless the last was less than `frame_s` ago; without it every `idle_s`, since ages grow."""
         next_at = 0.0
         while True:
             if (pause := next_at - monotonic()) > 0:
