@@ -18,6 +18,7 @@ import redis.asyncio
 from scheduler_api import live
 from scheduler_api.history import chunks
 from scheduler_api.history.chunks import Chunk, Json, Merger
+from scheduler_api.history.tally import place
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ def read(
 class _Reading:
     detail: Detail
     merger: Merger
-    last: tuple[float, int] = (0.0, -1)
+    last: tuple[int, int] = (0, -1)
     covered: float | None = None
     tasks: dict[tuple[Any, ...], Json] = field(default_factory=dict)
 
@@ -217,11 +218,11 @@ class _Reading:
 
     def _iteration(self, iteration: Json) -> None:
         """In order, each once: streams that were resumed tell of some twice."""
-        t, i = iteration["t"], iteration["i"]
-        if t > self.detail.t_to or (t, i) <= self.last:
+        at = place(iteration)
+        if iteration["t"] > self.detail.t_to or at <= self.last:
             return
         if (end := chunks.end_of(iteration)) >= self.detail.t_from:
-            self.last = (t, i)
+            self.last = at
             self.merger.add(iteration, end)
 
     def _ended(self, task: Json) -> None:

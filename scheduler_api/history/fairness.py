@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_api.history import histogram
-from scheduler_api.history.tally import OTHERS, Json, Roster, Tally, Tracker, Worst
+from scheduler_api.history.tally import OTHERS, Json, Roster, Tally, Tracker, Worst, place
 
 TOP_CLIENTS = 12
 #: A slot in one of these states is in the batch that runs now, or was in the last one.
@@ -45,14 +45,14 @@ class Count:
     tasks: dict[tuple[Any, ...], Json] = field(default_factory=dict)
     freed: dict[int, float] = field(default_factory=dict)
     covering: set[int] = field(default_factory=set)
-    last: tuple[float, int] = (0.0, -1)
+    last: tuple[int, int] = (0, -1)
 
     def piece(self, iterations: Iterable[Json], tasks: Sequence[Json], slots: Iterable[Json]) -> None:
         """What was told before counts once."""
         roster = Roster(tasks, slots, self.freed)
         self.freed = roster.freed
         for iteration in iterations:
-            at = (iteration["t"], iteration["i"])
+            at = place(iteration)
             if self.t_from <= iteration["t"] < self.t_to and at > self.last:
                 self.last = at
                 self.tracker.follow(self.tally, iteration, roster, self.t_from)

@@ -105,6 +105,11 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return found
 
 
+def place(iteration: Json) -> tuple[int, int]:
+    """Where an iteration stands among all of a server, also over restarts: start in microseconds, as chunks keep it, and number."""
+    return round(iteration["t"] * 1e6), iteration["i"]
+
+
 @dataclass(frozen=True, slots=True)
 class Stay:
     """A task in its slot. `since`: when its wait for a batch began: its submission, or the end of the slot's task before it."""
