@@ -15,6 +15,8 @@ CELL_ORDER = ("generating", "prompt", "held", "waiting", "queued", "idle")
 UNKNOWN_CELL = "x"
 MOST_CELLS = 64
 LONG_STALL_S = 10.0
+LONG_WAIT_S = 5.0
+UNEVEN = 0.6  # Jain's index of the clients below which a card says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,23 @@ def _words(health: Health, name: str, state: State | None, now: float) -> tuple[
             if len(held) == 1
             else f"{len(held)} slots are held."
         )
+    parts += _unfair(state.get("fairness") or {})
     if (state.get("info") or {}).get("backend") == "simulated":
         parts.append("Simulated backend: no model is computed.")
     busy = any(slot["state"] != "idle" for slot in state.get("slots") or [])
     lead = health.word if busy or not state.get("slots") else "Idle"
     return f"{lead}.", " ".join(parts) or ((state.get("info") or {}).get("model") or "")
+
+
+def _unfair(told: State) -> list[str]:
+    """Who has waited long, and whether the clients of the last minute got very different amounts."""
+    parts = []
+    if (told.get("oldest_wait_s") or 0.0) >= LONG_WAIT_S:
+        parts.append(f"Slot {told['oldest_wait_slot']} has waited for {present.duration(told['oldest_wait_s'])}.")
+    jain = told.get("jain_clients")
+    if jain is not None and jain < UNEVEN and len(told.get("clients") or []) > 1:
+        parts.append(f"Clients get uneven shares, Jain {jain:.2f}.")
+    return parts
 
 
 def _cells(slots: list[Any], seen: bool, n_slots: int) -> list[str]:

@@ -62,7 +62,8 @@ class SlotRow:
     waits: str
 
 
-def slot_row(slot: State, now: float) -> SlotRow:
+def slot_row(slot: State, now: float, pooled: bool = False) -> SlotRow:
+    """`pooled`: the slots share one pool of cells, so the context is told in tokens, not as a part of a limit of its own."""
     busy = slot["state"] != "idle"
     prompt, cached, done = slot.get("n_prompt") or 0, slot.get("n_cached") or 0, slot.get("n_processed") or 0
     share = min((cached + done) / prompt * 100, 100.0) if prompt else 0.0
@@ -83,12 +84,27 @@ def slot_row(slot: State, now: float) -> SlotRow:
         left=present.grouped(max(prompt - cached - done, 0)) if busy and prompt else "",
         generated=present.grouped(slot.get("n_generated")) if busy else "",
         predict=present.grouped(slot["n_predict"]) if busy and (slot.get("n_predict") or -1) >= 0 else "",
-        context=f"{tokens / limit * 100:.0f}" if tokens is not None and limit else "",
+        context=_context(tokens, limit, pooled),
         context_words=f"{present.grouped(tokens)} of {present.grouped(limit)} tokens" if tokens is not None and limit else "",
         rate=present.grouped(slot["rate"]) if slot.get("rate") is not None else "",
         ttft=_ttft(slot, now),
         waits=slot.get("waiting_for") or "",
     )
+
+
+def _context(tokens: int | None, limit: int | None, pooled: bool) -> str:
+    if tokens is None or not limit:
+        return ""
+    return present.grouped(tokens) if pooled else f"{tokens / limit * 100:.0f}"
+
+
+def pool(state: State) -> str:
+    """How full the one pool of cells is, under unified KV; "" where each slot has cells of its own."""
+    info = state.get("info") or {}
+    used, size = info.get("kv_used") or 0, info.get("kv_size")
+    if info.get("kv_mode") != "unified" or not size:
+        return ""
+    return f"{present.grouped(used)} of {present.grouped(size)} tokens, {used / size * 100:.0f} %"
 
 
 def _ttft(slot: State, now: float) -> str:

@@ -32,7 +32,7 @@ def cards(request: HttpRequest) -> HttpResponse:
 def rail(request: HttpRequest) -> HttpResponse:
     """The servers of the rail; `at` is the server whose page asks."""
     at = request.GET.get("at", "")
-    on_server = request.GET.get("page", "") in ("server", "policies", "policy-switch", "policy-review")
+    on_server = request.GET.get("page", "") in ("server", "server-history", "policies", "policy-switch", "policy-review")
     return render(request, "partials/rail_links.html", {"rail_at": int(at) if on_server and at.isdecimal() else None})
 
 

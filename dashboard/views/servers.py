@@ -56,12 +56,14 @@ def server_context(request: HttpRequest, server: Server, state: present.State | 
 
 def _first_view(server: Server, state: present.State, now: float) -> dict[str, Any]:
     slots = state.get("slots") or []
+    pool = first_view.pool(state)
     return {
         "trouble": first_view.trouble(state, now),
         "facts": first_view.facts(state),
         "chips": first_view.chips(state),
         "figures": first_view.figures(state),
-        "rows": [first_view.slot_row(slot, now) for slot in slots],
+        "rows": [first_view.slot_row(slot, now, pooled=bool(pool)) for slot in slots],
+        "pool": pool,
         "slot_summary": first_view.summary(slots) if slots else "",
         "all_idle": bool(slots) and state["health"]["state"] == "up" and all(slot["state"] == "idle" for slot in slots),
         "example": _example_request(server),

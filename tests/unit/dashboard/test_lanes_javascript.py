@@ -186,8 +186,8 @@ def test_the_verdict_on_a_wait_names_who_had_the_time() -> None:
     )
     assert told == [
         "No other slot was served in this time.",
-        "Slot 0 (long-doc) had 92 % of the time, 7 of the iterations.",
-        "Slot 0 (long-doc) had 92 % of the time, 7 of the iterations; slot 3 had the rest.",
+        "Slot 0 (long-doc) had 92 % of the time, in 7 iterations.",
+        "Slot 0 (long-doc) had 92 % of the time, in 7 iterations; slot 3 had the rest.",
     ]
 
 

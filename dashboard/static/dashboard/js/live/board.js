@@ -13,6 +13,8 @@ import { RangeBar } from "./rangebar.js";
 import { Slots } from "./slots.js";
 import { Stall } from "./stall.js";
 import { Strip } from "./strip.js";
+import { Track } from "./track.js";
+import { ANSWERS } from "./words.js";
 
 const FAIR_EVERY_S = 5;
 const OF_FRAMES_S = 60; // the range that a frame's fairness is over
@@ -59,7 +61,8 @@ export class Board {
   draw() {
     if (this.view.live) {
       const now = this.now();
-      for (const part of this.parts) part.draw(this.state, now);
+      const state = { ...this.state, rows: this.history.recent };
+      for (const part of this.parts) part.draw(state, now);
       this.#fairness();
       if (this.history.lacks(now)) this.history.fill(now);
       this.#lanes();
@@ -156,7 +159,7 @@ export class Board {
 
   #source() {
     const { state, history, view } = this;
-    const up = state.health.state === "up" || state.health.state === "not_serving";
+    const up = ANSWERS.has(state.health.state);
     if (view.live) {
       const openUntil = up ? this.now() : state.health.seen_at ?? state.t;
       const late = state.missing?.iterations && state.slots.length ? `${state.missing.iterations.replace(/\.$/, "")}: lanes show what is seen of its slots while this page is open.` : "";
@@ -170,7 +173,7 @@ export class Board {
   }
 }
 
-const EMPTY = { lanes: new Map(), phases: [], queue: [], knows: () => false };
+const EMPTY = new Track();
 
 // What is not whole about a past range, in one sentence; "" when it is.
 export function pastNote(detail, [from, to], now) {

@@ -38,7 +38,7 @@ export class Detail {
   draw(state, slot, now) {
     const path = (name) => this.node.querySelector(`[data-p="${name}"]`);
     const busy = slot.state !== "idle" && slot.submitted_at;
-    const pieces = busy ? timeline(slot, state.iterations ?? []) : [];
+    const pieces = busy ? timeline(slot, state.rows ?? state.iterations ?? []) : [];
     const from = pieces[0]?.start ?? slot.submitted_at ?? now; // what came before the kept iterations is not known here
     const x = (t) => ((t - from) / Math.max(now - from, 1e-3)) * WIDTH;
     const drawn = { prompt: "", gen: "", held: "", wait: "", queue: "" };

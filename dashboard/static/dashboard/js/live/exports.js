@@ -12,10 +12,10 @@ export class Exports {
     this.name = page.dataset.name;
     page.addEventListener("click", (event) => this.#click(event));
     document.addEventListener("click", (event) => {
-      for (const menu of page.querySelectorAll("details.export[open]")) if (!menu.contains(event.target)) menu.open = false;
+      for (const menu of page.querySelectorAll(".export details[open]")) if (!menu.contains(event.target)) menu.open = false;
     });
     page.addEventListener("keydown", (event) => {
-      const menu = event.target.closest?.("details.export[open]");
+      const menu = event.target.closest?.(".export details[open]");
       if (event.key !== "Escape" || !menu) return;
       event.stopPropagation();
       menu.open = false;
@@ -26,9 +26,9 @@ export class Exports {
   async #click(event) {
     const button = event.target.closest("[data-export] button");
     if (!button) return;
-    const menu = button.closest("details");
-    const view = button.closest("[data-export]").dataset.export;
-    menu.open = false;
+    const menu = button.closest("[data-export]");
+    const view = menu.dataset.export;
+    menu.querySelector("details").open = false;
     try {
       const said = await this[`_${button.value}`](view, menu.closest("section"));
       this.#say(menu, said);

@@ -6,7 +6,7 @@ import { spanWords, words } from "./range.js";
 
 const known = (value) => value !== null && value !== undefined;
 const percent = (share) => (known(share) ? String(Math.round(share * 100)) : "–");
-const seconds = (s) => (s < 0.0995 ? `${(s * 1000).toFixed(s < 0.00995 ? 1 : 0)} ms` : s < 9.95 ? `${s.toFixed(2)} s` : duration(s));
+const seconds = (s) => (s === 0 ? "0 s" : s < 0.0995 ? `${(s * 1000).toFixed(s < 0.00995 ? 1 : 0)} ms` : s < 9.95 ? `${s.toFixed(2)} s` : duration(s));
 const two = (value) => (known(value) ? value.toFixed(2) : null);
 
 // The single figures: key of the template, value, what stands beside it. null where unknown. Pure.
@@ -54,6 +54,7 @@ export class Fairness {
   #slots(slots, length) {
     const most = Math.max(0, ...slots.map((slot) => slot.share ?? 0)) || 1;
     const body = this.part("slots");
+    show(this.part("no-slots"), slots.length === 0);
     rebuild(body, slots.map((slot) => slot.slot).join(), () => slots.map((slot) => row(slotName(slot.slot), bar(slot.slot), 4)));
     slots.forEach((slot, at) => {
       const cells = body.children[at].children;

@@ -1,6 +1,7 @@
 // The four figures and their sparklines.
 import { duration, grouped } from "../frame/format.js";
 import { attr, el, set } from "./dom.js";
+import { spanWords } from "./range.js";
 import { ANSWERS, missing } from "./words.js";
 
 const WIDTH = 200;
@@ -48,6 +49,7 @@ export class Figures {
   draw(state) {
     this.span = state.past ? state.past.to - state.past.from : SPAN_S;
     for (const node of this.nodes.values()) set(node.querySelector("h2 .q"), state.past ? spanWords(this.span) : `${SPAN_S} s`);
+    set(this.nodes.get("stall")?.querySelector("[data-t]"), state.past ? "Worst stall" : "Worst stall, last minute");
     if (state.past) return this.#past(state);
     const figures = state.figures ?? {};
     const queue = state.queue ?? {};

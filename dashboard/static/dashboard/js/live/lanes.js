@@ -28,8 +28,24 @@ export class Lanes {
     this.next = 0;
     this.brush = new Brush(this, openStall);
     this.scroll = this.part("scroll");
-    this.scroll.addEventListener("scroll", () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(this.plot);
+    this.top = 0;
+    this.scroll.style.maxHeight = `${MOST_HIGH}px`;
+    this.scroll.addEventListener("scroll", () => {
+      this.top = this.scroll.scrollTop;
+      requestAnimationFrame(() => this.draw());
+    }, { passive: true });
+    this.wide = 0;
+    // Sizes are read only when they change: reading them while the page is being written would lay it out anew each time.
+    const measured = new ResizeObserver(() => this.#measure());
+    for (const node of [this.part("queue"), this.scroll]) measured.observe(node);
+  }
+
+  #measure() {
+    const [wide, bar] = [this.part("queue").clientWidth, this.scroll.offsetWidth - this.scroll.clientWidth];
+    if (wide === this.wide && bar === this.bar) return;
+    [this.wide, this.bar] = [wide, bar];
+    this.section.style.setProperty("--bar", `${bar}px`);
+    this.draw();
   }
 
   // Redraws unless the last drawing was so dear that this one would take more than its share.
@@ -41,7 +57,6 @@ export class Lanes {
     const began = performance.now();
     if (!this.#any()) return;
     [this.from, this.to] = this.view.ends();
-    this.wide = this.part("segments").clientWidth || 1;
     if (this.wide <= 1) return;
     this.x = (t) => ((t - this.from) / (this.to - this.from)) * this.wide;
     this.#segments();
@@ -77,11 +92,9 @@ export class Lanes {
     const high = Math.min(total, MOST_HIGH);
     const inner = this.part("inner");
     if (inner.style.height !== `${total}px`) inner.style.height = `${total}px`;
-    this.scroll.style.maxHeight = `${MOST_HIGH}px`;
     this.scroll.classList.toggle("long", total > MOST_HIGH);
-    this.section.style.setProperty("--bar", `${this.scroll.offsetWidth - this.scroll.clientWidth}px`);
-    this.part("window").style.height = `${high}px`;
-    const top = this.scroll.scrollTop;
+    if (this.part("window").style.height !== `${high}px`) this.part("window").style.height = `${high}px`;
+    const { top } = this;
     this.first = Math.floor(top / this.row);
     const last = Math.min(ids.length, Math.ceil((top + high) / this.row));
     this.shown = ids.slice(this.first, last).map((slot) => ({ slot, segments: segments(data.track, this.tasks.get(slot) ?? [], slot, this.from, this.to) }));

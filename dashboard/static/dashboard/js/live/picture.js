@@ -98,7 +98,15 @@ function clipped(node, root) {
   return box;
 }
 
-const LEFT_OUT = ".side, details, button.btn, [hidden], .vh, [data-no-picture]";
+// The square before a slot's name.
+function square(node, box, pen) {
+  const style = getComputedStyle(node, "::before");
+  const [wide, high] = [parseFloat(style.width) || 0, parseFloat(style.height) || 0];
+  pen.fillStyle = style.backgroundColor;
+  pen.fillRect(box.x, box.y + (box.height - high) / 2, wide, high);
+}
+
+const LEFT_OUT = ".side, .export, button.btn, [hidden], .vh, [data-no-picture]";
 
 async function draw(node, root, origin, pen) {
   if (node.nodeType === Node.TEXT_NODE) {
@@ -121,6 +129,7 @@ async function draw(node, root, origin, pen) {
     if (box.width > 0 && box.height > 0) pen.drawImage(await load(whole(node, box)), box.x, box.y, box.width, box.height);
   } else {
     boxOf(style, box, pen);
+    if (node.matches(".sl")) square(node, box, pen);
   }
   pen.restore();
   if (node instanceof SVGSVGElement) return;

@@ -8,7 +8,7 @@ const WORDS = { generating: "generating", prompt: "prompt", held: "held", waitin
 
 export function rewound(state, found, from, to) {
   const { track, detail } = found;
-  const tasks = bySlot(found.tasks, still(state, to), Math.max(to, state.t));
+  const tasks = bySlot(found.tasks, still(state, to), Math.max(to, state.t) + 1); // what runs on has no end here
   const slots = (state.slots ?? []).map((slot) => slotAt(slot, tasks.get(slot.id) ?? [], found, to));
   const iterations = detail.iterations.filter((it) => it.t <= to);
   return {
@@ -16,6 +16,7 @@ export function rewound(state, found, from, to) {
     t: to,
     slots,
     iterations: iterations.slice(-STRIP),
+    rows: iterations,
     marks: detail.marks ?? state.marks,
     queue: { depth: depthAt(track, to), oldest_s: null },
     figures: figures(state, found, tasks, from, to),
@@ -107,6 +108,7 @@ function figures(state, found, tasks, from, to) {
     }
   }
   const queue = found.track.queue.filter(([t]) => t <= to);
+  if (queue.length) queue.push([to, queue.at(-1)[1]]);
   return {
     prompt_tps: mean(series.prompt), gen_tps: mean(series.gen), worst_stall_s: worst.s, worst_stall_slot: worst.slot,
     prompt_series: series.prompt, gen_series: series.gen, queue_series: queue, stall_series: [],

@@ -48,19 +48,24 @@ export function segments(track, tasks, slot, from, to) {
   const spans = lane?.spans ?? [];
   const out = [];
   let at = lower(spans, from, "b");
+  let drawn = -Infinity; // until when something is told already
   const loose = (until) => {
-    for (; at < spans.length && spans[at].a < until; at++) out.push(served(spans[at], slot, null));
+    for (; at < spans.length && spans[at].a < until; at++) {
+      out.push(served(spans[at], slot, null));
+      drawn = spans[at].b;
+    }
   };
   for (const task of tasks) {
     if (task.to < from || task.from > to) continue;
     loose(Math.min(task.from - LEAST_S, to));
-    let here = Math.max(task.from, Math.min(from, spans[at]?.a ?? from));
+    let here = Math.max(task.from, drawn, Math.min(from, spans[at]?.a ?? from));
     for (; at < spans.length && spans[at].a < task.to && spans[at].a <= to; at++) {
       rest(out, track, lane, slot, task, here, spans[at].a);
       out.push(served(spans[at], slot, task));
       here = Math.max(here, spans[at].b);
     }
     rest(out, track, lane, slot, task, here, Math.min(task.to, to), task.open);
+    drawn = Math.max(drawn, here, task.to);
   }
   loose(to);
   return out.filter((segment) => segment.to >= from && segment.from <= to);
@@ -90,8 +95,9 @@ function piece(out, track, lane, slot, task, from, to, tail) {
     last.open = tail && task.open;
     return;
   }
+  const lost = kind === "generating" ? null : track.between(from, to) ?? wait;
   out.push({
-    kind, slot, from, to, task: task.task, client: task.client, i: wait?.i ?? null, j: wait?.j ?? null, n: 0,
+    kind, slot, from, to, task: task.task, client: task.client, i: lost?.i ?? null, j: lost?.j ?? null, n: 0,
     why: wait?.why || (tail && task.open ? task.waits ?? "" : ""), open: tail && task.open,
   });
 }

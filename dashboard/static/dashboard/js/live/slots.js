@@ -2,6 +2,7 @@
 import { duration, grouped } from "../frame/format.js";
 import { attr, remark, set, show, slotClass } from "./dom.js";
 import { Detail } from "./detail.js";
+import { isPooled, Pool } from "./pool.js";
 import { ANSWERS, STATE_MARKS, summary } from "./words.js";
 
 const MANY = 24;
@@ -19,8 +20,9 @@ class Row {
   }
 
   // Kept for later while nobody can see the row: 256 rows cost more than a frame has.
-  take(slot) {
+  take(slot, pooled) {
     this.slot = slot;
+    this.pooled = pooled;
     if (this.seen) this.draw();
     else this.late = true;
   }
@@ -44,7 +46,7 @@ class Row {
     set(f.generated, busy ? grouped(slot.n_generated) : "");
     set(f.predict, busy && slot.n_predict >= 0 && slot.n_predict !== null ? `of ${grouped(slot.n_predict)}` : "");
     const known = slot.n_tokens !== null && slot.n_tokens !== undefined && slot.n_ctx;
-    set(f.context, known ? String(Math.round((slot.n_tokens / slot.n_ctx) * 100)) : "");
+    set(f.context, known ? (this.pooled ? grouped(slot.n_tokens) : String(Math.round((slot.n_tokens / slot.n_ctx) * 100))) : "");
     attr(f.context, "title", known ? `${grouped(slot.n_tokens)} of ${grouped(slot.n_ctx)} tokens` : "");
     set(f.rate, slot.rate === null || slot.rate === undefined ? "–" : grouped(slot.rate, slot.rate < 10 ? 1 : 0));
     set(f.waits, slot.waiting_for ?? "");
@@ -79,6 +81,7 @@ export class Slots {
     this.filter = this.section.querySelector("[data-filter]");
     this.rows = new Map([...this.body.querySelectorAll("[data-slot]")].map((node) => [Number(node.dataset.slot), new Row(node)]));
     this.only = "all";
+    this.pool = new Pool(this.section);
     this.body.addEventListener("click", (event) => this.#toggle(event.target.closest(".tw")));
     this.filter.addEventListener("click", (event) => this.#choose(event.target.closest("button")));
   }
@@ -87,11 +90,12 @@ export class Slots {
     this.state = state;
     const ids = new Set(state.slots.map((slot) => slot.id));
     for (const [id, row] of this.rows) if (!ids.has(id)) { row.detail?.close(); row.node.remove(); this.rows.delete(id); }
-    for (const slot of state.slots) this.#row(slot.id).take(slot);
+    for (const slot of state.slots) this.#row(slot.id).take(slot, isPooled(state));
+    this.pool.draw(state);
     this.#watch(state.slots.length > MANY);
     show(this.table, state.slots.length > 0);
     show(this.section.querySelector("[data-noslots]"), state.slots.length === 0);
-    show(this.section.querySelector("[data-idle]"), state.health.state === "up" && state.slots.length > 0 && state.slots.every((slot) => slot.state === "idle"));
+    show(this.section.querySelector("[data-idle]"), !state.past && state.health.state === "up" && state.slots.length > 0 && state.slots.every((slot) => slot.state === "idle"));
     show(this.filter, state.slots.length > 12);
     this.section.querySelector("[data-scroll]").classList.toggle("long", state.slots.length > MANY);
     set(this.section.querySelector("[data-summary]"), state.slots.length ? summary(state.slots) : "");

@@ -30,9 +30,12 @@ export function verdict(stall) {
   const [first, ...others] = stall.blockers ?? [];
   if (!first) return "No other slot was served in this time.";
   const who = `slot ${first.slot}${first.client ? ` (${first.client})` : ""}`;
-  const rest = others.length ? `; ${others.length === 1 ? `slot ${others[0].slot}` : `${others.length} others`} had the rest` : "";
-  return `${who[0].toUpperCase()}${who.slice(1)} had ${Math.round((first.share ?? 0) * 100)} % of the time, ${first.iterations} of the iterations${rest}.`;
+  const slots = [...new Set(others.map((one) => one.slot))];
+  const rest = slots.length ? `; ${slots.length === 1 ? `slot ${slots[0]}` : `${slots.length} slots`} had the rest` : "";
+  return `${who[0].toUpperCase()}${who.slice(1)} had ${Math.round((first.share ?? 0) * 100)} % of the time, in ${counted(first.iterations, "iteration")}${rest}.`;
 }
+
+const counted = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
 
 export function policyWords(policy) {
   const entries = Object.entries(policy ?? {});
@@ -76,7 +79,7 @@ export class Stall {
     this.shown = key;
     this.found = null;
     const title = this.part("title");
-    title.replaceChildren("Slot ", slotName(stall.slot), ` waited ${duration(stall.to - stall.from)}`);
+    title.replaceChildren(slotName(stall.slot, `Slot ${stall.slot} waited ${duration(stall.to - stall.from)}`));
     this.part("when").textContent = `${clock(stall.from, true)} to ${clock(stall.to, true)}`;
     this.part("body").replaceChildren(el("p", "q", "Asking the console who was served meanwhile."));
     if (this.opened) this.node.focus({ preventScroll: false });

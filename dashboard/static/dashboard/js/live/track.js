@@ -70,6 +70,17 @@ function joinedBy(spans, gap) {
   return out;
 }
 
+// Index of the first entry that begins at `t` or later.
+function lowest(starts, t) {
+  let [low, high] = [0, starts.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (starts[middle][0] < t) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 function dropped(spans, before) {
   const first = spans.findIndex((span) => span.b >= before);
   return first < 0 ? [] : first ? spans.slice(first) : spans;
@@ -80,6 +91,7 @@ export class Track {
     this.lanes = new Map();
     this.phases = []; // {phase, cohort, sealed, a, b, i, j}
     this.queue = []; // [t, depth]
+    this.starts = []; // [t, first, last number] of each iteration taken
     this.known = []; // [a, b]: where nothing that happened is missing
     this.last = null; // number of the last iteration taken
     this.end = null; // and when it ended
@@ -94,6 +106,8 @@ export class Track {
     const lost = this.last !== null && it.i !== this.last + 1;
     const apart = lost || it.merged ? LOST_S : JOIN_S;
     this.#cover(it, end, lost);
+    this.starts.push([it.t, it.i, lastOf(it)]);
+    if (this.starts.length > 2 * MOST_POINTS) this.starts = this.starts.slice(-MOST_POINTS);
     for (const [slot, n] of it.gen ?? []) this.#lane(slot).serve("gen", it, end, n, apart);
     for (const [slot, n] of it.prompt ?? []) this.#lane(slot).serve("prompt", it, end, n, apart);
     for (const slot of it.held ?? []) this.#lane(slot).serve("held", it, end, 0, apart);
@@ -144,6 +158,14 @@ export class Track {
     if (this.queue.length > MOST_POINTS) this.queue.splice(0, MOST_POINTS / 2);
   }
 
+  // The first and the last iteration that began within from..to, or null.
+  between(from, to) {
+    const { starts } = this;
+    if (!starts.length || from < starts[0][0] - 1e-3) return null;
+    const [first, end] = [lowest(starts, from - 1e-3), lowest(starts, to - 1e-3)];
+    return end > first ? { i: starts[first][1], j: starts[end - 1][2] } : null;
+  }
+
   // Whether the iterations of a moment are known here.
   knows(t) {
     for (let at = this.known.length - 1; at >= 0; at--) {
@@ -157,6 +179,7 @@ export class Track {
     for (const lane of this.lanes.values()) lane.forget(before);
     this.phases = dropped(this.phases, before);
     this.known = this.known.filter(([, b]) => b >= before);
+    this.starts.splice(0, lowest(this.starts, before));
     const at = this.queue.findIndex(([t]) => t >= before);
     if (at > 1) this.queue.splice(0, at - 1);
   }
