@@ -33,7 +33,7 @@ async def test_a_state_has_every_part_of_the_protocol() -> None:
             state = await watching.until(server, lambda state: bool(state["iterations"]))
     assert state.keys() == {
         *("seq", "t", "server", "health", "info", "policy", "switching", "phase", "cursor", "anchor", "iteration", "queue"),
-        *("figures", "slots", "units", "iterations", "marks", "missing"),
+        *("figures", "slots", "units", "iterations", "tasks", "fairness", "marks", "missing"),
     }
     assert state["server"] == {"id": server.pk, "name": "local", "kind": "engine", "url": engine.url}
     assert (state["health"]["state"], state["health"]["text"]) == ("up", "Serving")
