@@ -157,6 +157,28 @@ STORAGES = {
 LOCAL_ENGINE_URL = env.text("SLOTBOARD_ENGINE_URL", "http://127.0.0.1:8080")
 LOCAL_ENGINE_KEY = env.text("LLAMA_API_KEY")
 
+# Where people reach the console: the links in alert messages. Without it they carry the path alone.
+PUBLIC_URL = env.text("SLOTBOARD_PUBLIC_URL").rstrip("/") or _PREFIX
+DEFAULT_FROM_EMAIL = env.text("SLOTBOARD_EMAIL_FROM", "slotboard@localhost")
+EMAIL_SECURITY = env.text("SLOTBOARD_EMAIL_SECURITY", "starttls")  # "starttls", "tls" or "none"
+MAILERS = (
+    {
+        "default": {
+            "OPTIONS": {
+                "host": env.text("SLOTBOARD_EMAIL_HOST"),
+                "port": env.number("SLOTBOARD_EMAIL_PORT", 465 if EMAIL_SECURITY == "tls" else 587),
+                "username": env.text("SLOTBOARD_EMAIL_USER"),
+                "password": env.text("SLOTBOARD_EMAIL_PASSWORD"),
+                "use_tls": EMAIL_SECURITY == "starttls",
+                "use_ssl": EMAIL_SECURITY == "tls",
+                "timeout": 15,
+            }
+        }
+    }
+    if env.text("SLOTBOARD_EMAIL_HOST")
+    else {}
+)
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -39,11 +39,11 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) and 0 < value < 1e11 else None
 
 
-def range_of(query: Any, now: float) -> tuple[float, float, int | None]:
+def range_of(query: Any, now: float, shortest_s: float = SHORTEST_S) -> tuple[float, float, int | None]:
     """From, to, and the length that follows now, if the range is one of those."""
     t_from, t_to = _number(query.get("from", "")), _number(query.get("to", ""))
     if t_from is not None and t_to is not None and t_from < t_to:
-        middle, half = (t_from + t_to) / 2, min(max(t_to - t_from, SHORTEST_S), LONGEST_S) / 2
+        middle, half = (t_from + t_to) / 2, min(max(t_to - t_from, shortest_s), LONGEST_S) / 2
         return middle - half, middle + half, None
     last = int(_number(query.get("last", "")) or FIRST)
     last = last if last in dict(LASTS) else FIRST
@@ -108,7 +108,7 @@ def _step_words(step_s: int) -> str:
 def runs(request: HttpRequest, pk: int) -> JsonResponse:
     """The experiment runs that touched a range, with their blocks: what the lanes show as regions."""
     get_object_or_404(Server, pk=pk)
-    t_from, t_to, _ = range_of(request.GET, time.time())
+    t_from, t_to, _ = range_of(request.GET, time.time(), 0.0)
     blocks = experiments.blocks_between(pk, t_from, t_to)
     return JsonResponse({"runs": [_run(run, blocks.get(run["id"], [])) for run in experiments.runs_between(pk, t_from, t_to)]})
 

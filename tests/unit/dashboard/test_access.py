@@ -14,8 +14,8 @@ from scheduler_api.models import Server
 from tests.support.sample_states import Json
 from tests.unit.dashboard.conftest import KEY
 
-OF_SERVER = ("server", "policies")
-OTHERS = ("overview", "overview-cards", "rail", "audit", "experiments")
+OF_SERVER = ("server", "server-history", "policies")
+OTHERS = ("overview", "overview-cards", "rail", "audit", "experiments", "definitions")
 WRITES = ("policy-switch", "policy-review")
 Show = Callable[[str], Server]
 
@@ -42,7 +42,7 @@ def test_a_server_without_an_observer_says_how_to_start_one(
     states.clear()
     response = viewer_client.get(reverse(name, args=[server.pk]))
     assert response.status_code == 200
-    assert name == "policies" or "manage.py observe" in response.text
+    assert name != "server" or "manage.py observe" in response.text
 
 
 @pytest.mark.django_db
@@ -106,7 +106,7 @@ def test_scripts_come_from_here_alone_and_styles_are_no_exception(viewer_client:
         assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
 
 
-@pytest.mark.parametrize("name", ["overview", "server", "policies", "audit"])
+@pytest.mark.parametrize("name", ["overview", "server", "server-history", "definitions", "policies", "audit"])
 def test_no_page_needs_a_style_attribute(viewer_client: Client, shown: Show, name: str) -> None:
     server = shown("barrier")
     text = viewer_client.get(reverse(name, args=[server.pk] if name in OF_SERVER else [])).text
@@ -124,6 +124,9 @@ def test_everything_stands_under_the_url_prefix(viewer_client: Client, shown: Sh
         set_script_prefix("/")
     assert f'data-feed="/ops/llm/ws/servers/{server.pk}/"' in text
     assert f'href="/ops/llm/servers/{server.pk}/policies/"' in text
+    assert f'data-api="/ops/llm/api/servers/{server.pk}/"' in text
+    assert f'data-runs="/ops/llm/servers/{server.pk}/runs/"' in text
+    assert 'href="/ops/llm/definitions/#share"' in text
     assert 'action="/ops/llm/logout/"' in text
 
 
