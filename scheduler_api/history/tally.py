@@ -106,7 +106,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 
 def place(iteration: Json) -> tuple[int, int]:
-    """Where an iteration stands among all of a server, also over restarts: start in microseconds, as chunks keep it, and number."""
+    """Where an iteration stands among all of a server, also over restarts: start in microseconds, as in chunks, and number."""
     return round(iteration["t"] * 1e6), iteration["i"]
 
 

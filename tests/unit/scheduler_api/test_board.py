@@ -12,6 +12,7 @@ from scheduler_api.kinds.engine_state import EngineReader
 from scheduler_api.observer.board import Board, Identity
 from scheduler_api.observer.marks import policy_mark
 from tests.support.stub_servers import FakeEngine, engine_slot, iteration
+from tests.support.tasks import ended
 
 NOW = 1_764_500_000.0
 
@@ -135,3 +136,35 @@ def test_marks_tell_changes_in_words(before: Any, after: Any, text: str) -> None
 )
 def test_no_mark_without_a_change(before: Any, after: Any) -> None:
     assert policy_mark(before, after, 5.0) is None
+
+
+def test_fairness_is_made_once_a_second_and_only_when_something_happened() -> None:
+    it, reader, engine = board(), EngineReader(), FakeEngine()
+    made = []
+    for step in range(40):
+        now = NOW + step * 0.25
+        engine.iterations = [iteration(step + 1, now - 0.1, prompt=[[0, 10]], ms=90)] if step < 12 else []
+        it.apply(told(engine, now, reader), now)
+        made.append(it.state(now, step + 1)["fairness"])
+    assert len({id(each) for each in made[:12]}) <= 4
+    assert made[14]["slots"] == [{"slot": 0, "prompt_tokens": 120, "gen_tokens": 0, "busy_s": 0.0, "share": 1.0}]
+    assert made[-1] is made[20]  # nothing but its range moved on
+
+
+def test_the_fairness_of_a_server_that_is_not_seen_is_not_known() -> None:
+    it = board()
+    it.apply(told(FakeEngine(iterations=[iteration(1, NOW - 1, prompt=[[0, 10]], ms=90)])), NOW)
+    assert it.state(NOW, 1)["fairness"] is not None
+    it.apply(Condition(Health.DOWN, "connection refused", seen=False), NOW + 1)
+    assert it.state(NOW + 1, 2)["fairness"] is None
+
+
+def test_ended_tasks_are_in_the_state_and_begin_anew_with_another_process() -> None:
+    it, reader, engine = board(), EngineReader(), FakeEngine()
+    for first in (1, 101):
+        data = {"gap": False, "state": {**engine.state(), "t": NOW}, "tasks": [ended(n) for n in range(first, first + 100)]}
+        it.apply(reader.update(data), NOW)
+    assert [task["n"] for task in it.state(NOW, 1)["tasks"]] == list(range(81, 201))
+    engine.started_at = 2000.0
+    it.apply(reader.update({"gap": False, "state": {**engine.state(), "t": NOW}, "tasks": [ended(1)]}), NOW)
+    assert [task["n"] for task in it.state(NOW, 2)["tasks"]] == [1]

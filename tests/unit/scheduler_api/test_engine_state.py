@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from scheduler_api.figures import Service
 from scheduler_api.kinds.engine_state import NO_SLOT, EngineReader, services_of
 from tests.support.stub_servers import FakeEngine, iteration
+from tests.support.tasks import ended
 
 
 def update(
@@ -58,3 +61,28 @@ def test_the_first_connection_asks_for_a_bounded_past() -> None:
     reader = EngineReader()
     reader.snapshot({**FakeEngine().state(), "iteration": 5000})
     assert reader.resume_after(1000) == 4000
+
+
+def test_ended_tasks_are_told_once_and_begin_anew_after_a_restart() -> None:
+    reader, engine = EngineReader(), FakeEngine()
+    first = reader.update(update(engine) | {"tasks": [ended(1), ended(2)]})
+    again = reader.update(update(engine) | {"tasks": [ended(2), ended(4), ended(3)]})
+    engine.started_at = 2000.0
+    fresh = reader.update(update(engine) | {"tasks": [ended(1)]})
+    assert [[task["n"] for task in reading.tasks] for reading in (first, again, fresh)] == [[1, 2], [3, 4], [1]]
+
+
+@pytest.mark.parametrize(
+    "raw", [None, 3, {}, {**ended(1), "finished_at": None}, {**ended(1), "slot": "x"}, {**ended(1), "n": -1}]
+)
+def test_a_task_without_number_slot_or_times_is_none(raw: Any) -> None:
+    assert EngineReader().update(update(FakeEngine()) | {"tasks": [raw]}).tasks == []
+
+
+def test_a_task_is_told_in_the_shape_of_the_protocol_whatever_else_it_carries() -> None:
+    [task] = (
+        EngineReader()
+        .update(update(FakeEngine()) | {"tasks": [ended(1, slot=-1, text="secret", worst_gap_s=float("nan"))]})
+        .tasks
+    )
+    assert task == ended(1, slot=-1)

@@ -65,7 +65,7 @@ def test_only_slots_that_changed_are_sent() -> None:
     old = {"seq": 1, "t": 1.0, "slots": [{"id": 0, "state": "idle"}, {"id": 1, "state": "idle"}], "iterations": []}
     new = {**old, "seq": 2, "slots": [{"id": 0, "state": "idle"}, {"id": 1, "state": "prompt"}]}
     delta = diff(old, new)
-    empty = {"iterations": [], "tasks": [], "figures": {}, "series": {}}
+    empty: dict[str, Any] = {"iterations": [], "tasks": [], "figures": {}, "series": {}}
     assert delta == {"seq": 2, "t": 1.0, "set": {}, "slots": [{"id": 1, "state": "prompt"}], **empty}
 
 
