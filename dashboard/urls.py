@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from dashboard.views import audit, auth, definitions, experiments, history, overview, policies, servers
+from dashboard.views import alert_rules, alerts, audit, auth, definitions, experiments, history, overview, policies, servers
 from scheduler_api.api import api
 
 urlpatterns = [
@@ -21,6 +21,22 @@ urlpatterns = [
     path("servers/<int:pk>/policies/", policies.show, name="policies"),
     path("servers/<int:pk>/policy/", policies.switch, name="policy-switch"),
     path("servers/<int:pk>/policy/review/", policies.review, name="policy-review"),
+    path("alerts/", alerts.alerts, name="alerts"),
+    path("alerts/rows/", alerts.rows, name="alert-rows"),
+    path("alerts/count/", alerts.count, name="alert-count"),
+    path("alerts/strip/<int:pk>/", alerts.strip, name="alert-strip"),
+    path("alerts/silences/add/", alerts.silence, name="alert-silence"),
+    path("alerts/silences/<int:pk>/end/", alerts.silence_end, name="alert-silence-end"),
+    path("alerts/rules/", alert_rules.rules, name="alert-rules"),
+    path("alerts/rules/add/", alert_rules.rule_edit, name="alert-rule-add"),
+    path("alerts/rules/<int:pk>/", alert_rules.rule_edit, name="alert-rule"),
+    path("alerts/rules/<int:pk>/delete/", alert_rules.rule_delete, name="alert-rule-delete"),
+    path("alerts/recipients/add/", alert_rules.recipient_edit, name="alert-recipient-add"),
+    path("alerts/recipients/<int:pk>/", alert_rules.recipient_edit, name="alert-recipient"),
+    path("alerts/recipients/<int:pk>/test/", alert_rules.recipient_test, name="alert-recipient-test"),
+    path("alerts/recipients/<int:pk>/delete/", alert_rules.recipient_delete, name="alert-recipient-delete"),
+    path("alerts/<int:pk>/", alerts.alert, name="alert"),
+    path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
     path("definitions/", definitions.show, name="definitions"),
     path("audit/", audit.changes, name="audit"),
     path("experiments/", experiments.experiments, name="experiments"),

@@ -13,6 +13,8 @@ import redis.asyncio
 from django.conf import settings
 
 STATE_TTL_S = 60
+#: Unix seconds of an observer's last round, written every second. It does not expire: how long one is gone is told by it.
+HEARTBEAT_KEY = "slotboard:observer"
 TIMEOUT_S = 1.0
 
 logger = logging.getLogger(__name__)

@@ -107,3 +107,6 @@ class Rollup(models.Model):
 
     def __str__(self) -> str:
         return f"server {self.server_id}, {self.step_s} s from {self.t}"
+
+
+from scheduler_api.alerts.models import Alert, Delivery, Recipient, Rule, Silence  # noqa: E402, F401  # Django finds them here

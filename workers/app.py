@@ -11,12 +11,16 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 from django.conf import settings
 
 REAP_EVERY_S = 5.0
+ALERTS_EVERY_S = 2.0
 
 app = Celery("slotboard")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
     beat_schedule_filename=str(settings.VAR_DIR / "celerybeat-schedule"),
     # A reap that found no free worker in time is of no use any more: the next one does its work.
-    beat_schedule={"reap": {"task": "workers.reap", "schedule": REAP_EVERY_S, "options": {"expires": REAP_EVERY_S}}},
+    beat_schedule={
+        "reap": {"task": "workers.reap", "schedule": REAP_EVERY_S, "options": {"expires": REAP_EVERY_S}},
+        "alerts": {"task": "workers.alerts", "schedule": ALERTS_EVERY_S, "options": {"expires": ALERTS_EVERY_S}},
+    },
 )
 app.autodiscover_tasks(["workers"])

@@ -9,10 +9,12 @@ from typing import Any
 from celery.signals import worker_ready, worker_shutting_down
 from django.db import close_old_connections
 
-from workers import reaping, steps
+from workers import alerting, reaping, steps
 from workers.app import app
 from workers.experiments import RUN_TASK
 from workers.models import Run, RunState
+
+__all__ = ["alerting"]  # its tasks are registered by the import
 
 
 @app.task(name=RUN_TASK, bind=True, acks_late=False)  # type: ignore[untyped-decorator]

@@ -64,6 +64,14 @@ class Publisher:
             return False
         return True
 
+    async def beat(self, now: float) -> None:
+        """Tells that an observer runs."""
+        try:
+            async with asyncio.timeout(PUBLISH_S):
+                await self._client.set(live.HEARTBEAT_KEY, repr(now))
+        except (redis.RedisError, OSError) as error:
+            self._note(error)
+
     async def remove(self, server_id: int) -> None:
         try:
             async with asyncio.timeout(PUBLISH_S):

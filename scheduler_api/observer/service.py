@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, close_old_connections
 
+from scheduler_api.frames import State
 from scheduler_api.models import Server
+from scheduler_api.observer.alerting import Lookout
 from scheduler_api.observer.publisher import Publisher, publisher
 from scheduler_api.observer.watch import ServerWatch
 
@@ -39,6 +41,7 @@ def _differs(server: Server | None, seen: Fingerprint) -> bool:
 @dataclass(slots=True)
 class _Watched:
     fingerprint: Fingerprint
+    watch: ServerWatch
     task: asyncio.Task[None]
 
 
@@ -46,15 +49,25 @@ class _Watched:
 class Observer:
     publisher: Publisher
     watched: dict[int, _Watched] = field(default_factory=dict)
+    registry_read: bool = False
 
     async def run(self) -> None:
         """Until cancelled; then ends its tasks."""
+        lookout = Lookout(self._states, self.publisher)
+        alerts = asyncio.create_task(lookout.run(), name="alerts")
         try:
             while True:
                 await self._follow_registry()
                 await asyncio.sleep(REGISTRY_S)
         finally:
-            await self._end([watched.task for watched in self.watched.values()])
+            await self._end([alerts, *(watched.task for watched in self.watched.values())])
+            await lookout.end()
+
+    def _states(self) -> dict[int, State | None] | None:
+        """What was published last, by server id; None before the registry was read."""
+        if not self.registry_read:
+            return None
+        return {pk: watched.watch.published for pk, watched in self.watched.items()}
 
     async def _follow_registry(self) -> None:
         try:
@@ -67,8 +80,10 @@ class Observer:
         for pk in set(changed) - servers.keys():
             await self.publisher.remove(pk)
         for pk in servers.keys() - self.watched.keys():
-            task = asyncio.create_task(ServerWatch(servers[pk], self.publisher).run(), name=f"watch {servers[pk].name}")
-            self.watched[pk] = _Watched(fingerprint(servers[pk]), task)
+            watch = ServerWatch(servers[pk], self.publisher)
+            task = asyncio.create_task(watch.run(), name=f"watch {servers[pk].name}")
+            self.watched[pk] = _Watched(fingerprint(servers[pk]), watch, task)
+        self.registry_read = True
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:

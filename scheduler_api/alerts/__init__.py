@@ -1,0 +1,1 @@
+"""Alerts: rules over the live state, what they found, who was told."""

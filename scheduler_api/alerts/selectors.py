@@ -1,0 +1,73 @@
+"""What pages read of alerts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.utils import timezone
+
+from scheduler_api.alerts import outbox
+from scheduler_api.alerts.kinds import SEVERITY_RANK
+from scheduler_api.alerts.models import Alert, Delivery, Recipient, Rule, Silence
+
+KEPT = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    alert: Alert
+    silence: Silence | None
+
+
+def find(*, state: str = "open", server: int | None = None, kind: str = "", severity: str = "") -> QuerySet[Alert]:
+    """Open ones worst first, then the newest; closed ones newest first. `state`: "open", "closed" or "all"."""
+    rows = Alert.objects.select_related("server", "rule")
+    if state == "open":
+        rows = rows.filter(closed_at=None)
+    elif state == "closed":
+        rows = rows.exclude(closed_at=None)
+    if server is not None:
+        rows = rows.filter(server_id=server)
+    if kind:
+        rows = rows.filter(kind=kind)
+    if severity:
+        rows = rows.filter(severity=severity)
+    ranks = [When(closed_at=None, severity=name, then=Value(rank)) for name, rank in SEVERITY_RANK.items()]
+    rank = Case(*ranks, default=Value(len(ranks)), output_field=IntegerField())
+    return rows.annotate(rank=rank).order_by("rank", "-opened_at", "-pk")
+
+
+def with_silence(alerts: list[Alert]) -> list[Shown]:
+    kept = outbox.silences(timezone.now())
+    return [Shown(alert, next((each for each in kept if each.covers(alert)), None)) for alert in alerts]
+
+
+def open_of(server_id: int) -> list[Shown]:
+    """The open alerts of a server's page: its own, and that no observer runs."""
+    own = find(server=server_id)
+    return with_silence([*find().filter(server=None), *own])
+
+
+def counts() -> tuple[int, int]:
+    """(open alerts nobody silenced, critical ones among them)."""
+    kept = outbox.silences(timezone.now())
+    rows = [alert for alert in Alert.objects.filter(closed_at=None) if not outbox.is_silenced(alert, kept)]
+    return len(rows), sum(alert.severity == "critical" for alert in rows)
+
+
+def rules() -> list[Rule]:
+    return list(Rule.objects.select_related("server").prefetch_related("recipients"))
+
+
+def recipients() -> list[Recipient]:
+    return list(Recipient.objects.all())
+
+
+def silences() -> list[Silence]:
+    return list(Silence.objects.filter(until__gt=timezone.now()).select_related("rule", "server"))
+
+
+def deliveries(alert: Alert) -> list[Delivery]:
+    return list(alert.deliveries.all())
