@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engine.scheduler.config import SchedulerConfig
@@ -33,8 +33,10 @@ ORDERS = tuple(order.value for order in PrefillOrder)
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A task as it stood when the stretch began. `left`: prompt tokens, behind `before` others; 0 of one that generates.
-    `slot` -1: any."""
+    """A task as it stood when the stretch began. `left`: prompt tokens, behind `before` others; 0 of one whose prompt was done.
+
+    `held`: a barrier kept its first token back. `slot` -1: any.
+    """
 
     id: int
     slot: int
@@ -44,6 +46,7 @@ class _Work:
     at: float
     group: str
     client: str
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,15 @@ def scene(iterations: Sequence[Json], tasks: Sequence[Json], stretch: Stretch, p
     begins = max([stretch.start, *(end_of(each) for each in before[-1:])])
     computed = _computed(before)
     later = _computed([each for each in iterations if each["t"] > stretch.start])
+    holding = next((each.get("phase") for each in iterations if each["t"] > stretch.start), None) == "pp"
     pinned = _was_pinned(iterations, began, info.get("n_slots") or 0)
     present, arrivals = [], []
     for task, since in began:
         if task["finished_at"] is not None and task["finished_at"] <= begins:
             continue
         if since <= begins:
-            present.append(_standing(task, since, computed, later))
+            standing = _standing(task, since, computed, later)
+            present.append(replace(standing, held=True) if holding and not standing.left else standing)
         elif task["submitted_at"] < stretch.end:
             slot = task["slot"] if pinned(task, since) else -1
             arrivals.append(_work(task, slot, _asked(task), task["n_generated"], task["submitted_at"]))
@@ -215,10 +220,13 @@ class _Replay:
         """From the stretch's beginning to the start of the batch that serves its task; None when that does not come."""
         scene = self.scene
         self._warm_up()
+        # the last prompt token of one that was held stands for no service, it was served before
+        held = any(work.held and work.id == scene.stretch.task["task"] for work in scene.present)
+        counts = {EntryKind.GENERATION} if held else set(EntryKind)
         arrivals = list(scene.arrivals)
         for work in scene.present:
-            if work.left:
-                self._submit(work)
+            if work.left or work.held:
+                self._submit(work, extra=int(work.held))
         for _ in range(MOST_STEPS):
             while arrivals and arrivals[0].at <= self.now:
                 self._submit(arrivals.pop(0))
@@ -228,22 +236,21 @@ class _Replay:
                 self.now = arrivals[0].at
                 continue
             plan = self.scheduler.plan(self.now)
-            if any(entry.task_id == scene.stretch.task["task"] for entry in plan.entries):
+            if any(entry.task_id == scene.stretch.task["task"] and entry.kind in counts for entry in plan.entries):
                 return self.now - scene.stretch.start
             self._run(plan, self._seconds(plan))
         return None
 
     def _warm_up(self) -> None:
         """Brings the slots to where they stood, in no time: the cursor first, then who generates."""
+        generating = [work for work in self.scene.present if not work.left and not work.held]
         busy = {work.slot for work in self.scene.present if not work.left}
         cursor = self.scene.cursor
         if cursor is not None and 0 <= cursor < self.scheduler.config.n_slots and cursor not in busy:
             self.next_id += 1
             self.scheduler.submit(Task(self.next_id, [self.next_id], n_predict=1, id_slot=cursor), self.now)
             self._settle_all()
-        generating = [work for work in self.scene.present if not work.left]
         for work in sorted(generating, key=lambda work: work.slot == cursor):
-            self.scheduler.set_cells(work.slot, Cells([work.id], self._group(work.group).lora))
             self._submit(work, extra=1)
         while any(self._waits(work) for work in generating):
             plan = self.scheduler.plan(self.now)
@@ -263,6 +270,8 @@ class _Replay:
 
     def _submit(self, work: _Work, extra: int = 0) -> None:
         """A prompt of tokens that no other has, so that nothing of it is found in a cache but what `extra` has laid there."""
+        if extra:
+            self.scheduler.set_cells(work.slot, Cells([work.id], self._group(work.group).lora))
         self.before[work.id] = work.before
         prompt = [work.id] * (work.left + (2 if extra else 0))
         task = Task(work.id, prompt, n_predict=work.generate + extra, id_slot=work.slot, group=self._group(work.group))

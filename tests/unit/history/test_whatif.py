@@ -14,7 +14,8 @@ from engine.scheduler.core import Scheduler
 from engine.scheduler.plan import EntryKind, Outcome
 from engine.scheduler.policy import Policy, changed, table
 from engine.scheduler.records import record_of
-from engine.scheduler.task import Task
+from engine.scheduler.task import Group, Task
+from engine.scheduler.view import name_of
 from scheduler_api.history import stalls, whatif
 from scheduler_api.history.costs import Costs, Load, depth_of, fit
 from scheduler_api.history.whatif import Scene
@@ -34,6 +35,7 @@ class FakeServer:
     iterations: list[dict[str, Any]] = field(default_factory=list)
     tasks: list[dict[str, Any]] = field(default_factory=list)
     costs: Costs = COSTS
+    groups: dict[int, Group] = field(default_factory=dict)  # by slot
 
     def __post_init__(self) -> None:
         config = SchedulerConfig(self.n_slots, 100_000, 300_000, self.n_batch, self.n_batch)
@@ -47,7 +49,15 @@ class FakeServer:
             while waiting and 1000.0 + waiting[0][0] <= self.now:
                 at, slot, n, predict = waiting.pop(0)
                 number = len(self.asked) + 1
-                task = Task(number, [number] * n, n_predict=predict, id_slot=slot, client=f"c{slot}", submitted_at=1000.0 + at)
+                task = Task(
+                    number,
+                    [number] * n,
+                    n_predict=predict,
+                    id_slot=slot,
+                    client=f"c{slot}",
+                    submitted_at=1000.0 + at,
+                    group=self.groups.get(slot, Group()),
+                )
                 self.asked[number] = task
                 self.scheduler.submit(task, self.now)
             if not self.scheduler.has_work:
@@ -68,19 +78,16 @@ class FakeServer:
         settlement = self.scheduler.settle(plan, Outcome(tokens), self.now)
         if plan.entries:
             record = record_of(plan, start, (0.0, took * 1000, 0.0), self.scheduler.queue_depth, "")
-            self.iterations.append(
-                {"i": record.iteration, "t": start, "plan_ms": 0.0, "run_ms": took * 1000, "settle_ms": 0.0, "error": "",
-                 "prompt": [list(pair) for pair in record.prompt], "gen": [list(pair) for pair in record.generation],
-                 "skipped": [list(skip) for skip in record.skipped], "held": [], "cursor": record.cursor}
-            )  # fmt: skip
+            times = {"i": record.iteration, "t": start, "plan_ms": 0.0, "run_ms": took * 1000, "settle_ms": 0.0}
+            tokens_of = {"prompt": [list(pair) for pair in record.prompt], "gen": [list(pair) for pair in record.generation]}
+            stand = {"held": list(record.held), "cursor": record.cursor, "phase": record.phase, "error": ""}
+            self.iterations.append({**times, **tokens_of, **stand, "skipped": [list(skip) for skip in record.skipped]})
         for end in settlement.finished:
             told = {name: getattr(end, name) for name in ("submitted_at", "assigned_at", "first_visit_at", "prompt_done_at",
                     "first_token_at", "finished_at", "n_prompt", "n_cached", "n_generated", "slot")}  # fmt: skip
-            self.tasks.append(
-                ended(
-                    end.task_id, i=plan.iteration, task=end.task_id, client=self.asked[end.task_id].client, reason="limit", **told
-                )
-            )
+            asked = self.asked[end.task_id]
+            told |= {"i": plan.iteration, "task": end.task_id, "client": asked.client, "group": name_of(asked.group)}
+            self.tasks.append(ended(end.task_id, **told))
 
     def scene(self, slot: int, tasks: list[dict[str, Any]] | None = None) -> Scene:
         told = self.tasks if tasks is None else tasks
@@ -207,6 +214,25 @@ def test_without_policy_or_batch_size_there_is_a_reason_and_no_replay(policy: An
     stretch = server.scene(1).stretch
     told = whatif.scene(server.iterations, server.tasks, stretch, policy, info)
     assert told == "This server's policy or batch size is not known."
+
+
+def test_a_barriers_wait_for_its_cohort_is_replayed_under_every_order() -> None:
+    """The short prompt is done at once and held until the long one is: no order changes that, and each says so."""
+    server = FakeServer({"phase": "barrier"}).run([(0.0, 0, 1500, 3), (0.0, 1, 20, 3)])
+    scene = server.scene(1)
+    assert scene.stretch.seconds > 1.0
+    waits = {each["policy"]["prefill_order"]: each["wait_s"] for each in whatif.elsewhere(scene)}
+    assert waits.keys() == set(whatif.ORDERS)
+    assert all(wait == pytest.approx(scene.stretch.seconds, rel=0.1) for wait in waits.values())
+
+
+def test_a_prompt_of_another_group_than_who_generates_waits_for_its_turn() -> None:
+    """Physical order lets a group generate to its end; the orders that take turns let another in after eight batches."""
+    server = FakeServer(groups={1: Group(lora=((0, 1.0),))}).run([(0.0, 2, 10, 200), (0.1, 1, 20, 3)])
+    scene = server.scene(1)
+    waits = {each["policy"]["prefill_order"]: each["wait_s"] for each in whatif.elsewhere(scene)}
+    assert waits["physical"] == pytest.approx(scene.stretch.seconds, rel=0.02)
+    assert waits["rotating"] == pytest.approx(8 * 0.012, abs=0.015)
 
 
 requests = st.lists(
