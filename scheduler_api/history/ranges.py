@@ -7,6 +7,7 @@ import time
 from scheduler_api import live
 from scheduler_api.history import detail as kept
 from scheduler_api.history import fairness as figures
+from scheduler_api.history import scene as scenes
 from scheduler_api.history import stalls, whatif
 from scheduler_api.history.tally import Json, Roster
 
@@ -76,7 +77,7 @@ def stall_of(found: kept.Detail, stretch: stalls.Stretch) -> Json:
     start, end, slot = stretch.start, stretch.end, stretch.slot
     reason, sentence = stalls.reason(found.iterations, slot, start, end)
     policy = kept.policy_at(found, start)
-    scene = whatif.scene(found.iterations, found.tasks, stretch, policy, found.info)
+    scene = scenes.scene(found.iterations, found.tasks, stretch, policy, found.info)
     return {
         "slot": slot,
         "task": stretch.task["task"],

@@ -16,9 +16,10 @@ from engine.scheduler.policy import Policy, changed, table
 from engine.scheduler.records import record_of
 from engine.scheduler.task import Group, Task
 from engine.scheduler.view import name_of
+from scheduler_api.history import scene as scenes
 from scheduler_api.history import stalls, whatif
 from scheduler_api.history.costs import Costs, Load, depth_of, fit
-from scheduler_api.history.whatif import Scene
+from scheduler_api.history.scene import Scene
 from tests.support.tasks import ended
 
 COSTS = Costs(0.01, 0.001, 0.0, 0.002)
@@ -94,7 +95,7 @@ class FakeServer:
         found = max(stalls.stretches(self.iterations, told, slot, self.now), key=lambda stretch: stretch.seconds)
         policy = {**self.scheduler.policy(self.now).effective.as_dict()}
         info = {"n_slots": self.n_slots, "n_batch": self.n_batch, "n_ubatch": self.n_batch, "kv_mode": "split"}
-        scene = whatif.scene(self.iterations, told, found, policy, info)
+        scene = scenes.scene(self.iterations, told, found, policy, info)
         assert isinstance(scene, Scene), scene
         return scene
 
@@ -212,7 +213,7 @@ def test_a_replay_that_is_off_says_so() -> None:
 def test_without_policy_or_batch_size_there_is_a_reason_and_no_replay(policy: Any, info: Any) -> None:
     server = FakeServer().run(COLD_AND_SHORT)
     stretch = server.scene(1).stretch
-    told = whatif.scene(server.iterations, server.tasks, stretch, policy, info)
+    told = scenes.scene(server.iterations, server.tasks, stretch, policy, info)
     assert told == "This server's policy or batch size is not known."
 
 
