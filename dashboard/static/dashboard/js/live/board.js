@@ -40,7 +40,6 @@ export class Board {
     this.stall.draw();
     setTimeout(() => this.map.fill(this.now()), 400);
     setInterval(() => this.#fetchRuns(), RUNS_EVERY_MS);
-    this.#fetchRuns();
   }
 
   now() {
@@ -49,9 +48,11 @@ export class Board {
 
   // Each new state, whatever is shown.
   see(state) {
+    const first = this.state === null;
     this.state = state;
     this.history.see(state);
     this.map.see(state);
+    if (first) this.#fetchRuns();
   }
 
   shown() {

@@ -5,7 +5,7 @@ import { missing } from "./words.js";
 import { spanWords, words } from "./range.js";
 
 const known = (value) => value !== null && value !== undefined;
-const percent = (share) => (known(share) ? String(Math.round(share * 100)) : "–");
+const percent = (share) => (known(share) ? (share > 0 && share < 0.0995 ? (share * 100).toFixed(1) : String(Math.round(share * 100))) : "–");
 const seconds = (s) => (s === 0 ? "0 s" : s < 0.0995 ? `${(s * 1000).toFixed(s < 0.00995 ? 1 : 0)} ms` : s < 9.95 ? `${s.toFixed(2)} s` : duration(s));
 const two = (value) => (known(value) ? value.toFixed(2) : null);
 

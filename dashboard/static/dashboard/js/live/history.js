@@ -1,10 +1,12 @@
 // What the lanes are drawn from: the feed's iterations and ended tasks, joined with the detail that the console keeps of the last
 // 15 minutes. Bounded; a hole in the feed is filled from the console once it is seen.
+import { queueOf } from "./segments.js";
 import { Track } from "./track.js";
 
 const MOST_RECENT = 2000;
 const MOST_TASKS = 3000;
 const SPARE_S = 5;
+const OPEN_ROW_S = 300; // an open row shows its request this far back
 const FILL_EVERY_MS = 4000;
 
 export async function fetchJson(url) {
@@ -20,6 +22,12 @@ const plain = (it) => (it.merged ? { plan_ms: 0, run_ms: it.dur_ms, settle_ms: 0
 async function detailOf(api, from, to) {
   const detail = await fetchJson(`${api}detail${query(from, to)}`);
   return { ...detail, iterations: detail.iterations.map(plain) };
+}
+
+// Merged iterations do not tell of the queue: before the first one that does, it is counted from the tasks.
+function fillQueue(track, { iterations, tasks }) {
+  const until = iterations.find((it) => typeof it.queue === "number")?.t ?? Infinity;
+  if (iterations.length && until > iterations[0].t) track.queue = [...queueOf(tasks).filter(([t]) => t < until), ...track.queue];
 }
 
 const query = (from, to) => `?from=${from.toFixed(3)}&to=${to.toFixed(3)}`;
@@ -89,6 +97,8 @@ export class History {
       this.tasks = this.tasks.filter((task) => task.finished_at >= before).slice(-MOST_TASKS);
     }
     this.track.forget(before);
+    const old = now - Math.max(this.span, OPEN_ROW_S);
+    if (this.recent.length && this.recent[0].t < old - SPARE_S) this.recent = this.recent.filter((it) => it.t >= old);
   }
 
   // True when what is shown reaches further back than what is known, or the feed left something out.
@@ -119,7 +129,7 @@ export class History {
       track.add(detail.iterations);
       const newer = this.recent.filter((it) => track.last === null || it.i > track.last);
       track.add(newer);
-      track.queue = track.queue.length ? track.queue : this.track.queue;
+      fillQueue(track, detail);
       this.track = track;
       this.recent = [...detail.iterations, ...newer].slice(-MOST_RECENT);
     }
@@ -143,6 +153,7 @@ export async function past(api, from, to) {
   const detail = await detailOf(api, from, to);
   const track = new Track();
   track.add(detail.iterations);
+  fillQueue(track, detail);
   return { detail, track, tasks: detail.tasks, iterations: detail.iterations };
 }
 

@@ -1,6 +1,6 @@
 // Choosing in the lanes: point or step at a segment to read it, open a wait, drag or hold Shift to select a time and zoom into it.
 import { duration, grouped } from "../frame/format.js";
-import { el, rebuild, set, show, slotName } from "./dom.js";
+import { attr, el, rebuild, show, slotName } from "./dom.js";
 import { facts, headline, inQueue, lasted, queueWords, servedMeanwhile } from "./lanewords.js";
 import { clock } from "./range.js";
 import { isWait } from "./segments.js";
@@ -19,7 +19,6 @@ export class Brush {
     this.pinned = false;
     this.selection = null; // {from, to} in the making
     this.pressed = null;
-    this.said = 0;
     for (const kind of ["pointermove", "pointerdown", "pointerup", "pointercancel", "pointerleave", "keydown"]) this.plot.addEventListener(kind, (event) => this[`_${kind}`](event));
     this.plot.addEventListener("blur", () => { if (!this.pressed) this.#select(null); });
   }
@@ -40,6 +39,7 @@ export class Brush {
   }
 
   _pointermove(event) {
+    this.byKey = false;
     const at = this.#at(event);
     if (this.pressed) {
       if (Math.abs(event.clientX - this.pressed.x) > DRAG_PX || this.selection) {
@@ -80,6 +80,7 @@ export class Brush {
     const act = this.#keys(event);
     if (!act) return;
     event.preventDefault();
+    this.byKey = true; // then the words are read out as well
     act();
     this.lanes.draw();
   }
@@ -205,6 +206,7 @@ export class Brush {
     }
     if (this.chosen?.slot === "queue") return this.#queue(node);
     const segment = this.segment();
+    attr(node, "aria-live", this.byKey && !segment?.open ? "polite" : "off");
     const key = segment ? `${segment.slot} ${segment.from} ${segment.open ? lasted(segment) : segment.to} ${segment.kind}` : this.chosen ? `idle ${this.chosen.slot}` : "hint";
     rebuild(node, key, () => (segment ? this.#words(segment) : this.chosen ? [el("b", "", `Slot ${this.chosen.slot} idle`)] : [el("span", "q", "Point at a lane to read it; click a wait to see who was in the way; drag to zoom in.")]));
   }

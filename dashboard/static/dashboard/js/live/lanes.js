@@ -161,8 +161,12 @@ export class Lanes {
   #phases() {
     const inside = this.data.track.phases.filter((phase) => phase.b > this.from && phase.a < this.to);
     const apart = inside.some(({ phase, cohort }) => cohort !== null || phase === "pp" || phase === "tg");
-    show(this.part("phase-row"), apart);
-    if (!apart) return;
+    // Merged iterations tell of no phase: a row that is mostly empty would say less than none.
+    const told = inside.reduce((sum, phase) => sum + Math.min(phase.b, this.to) - Math.max(phase.a, this.from), 0);
+    const known = this.data.track.known.reduce((sum, [a, b]) => sum + Math.max(Math.min(b, this.to) - Math.max(a, this.from), 0), 0);
+    const shows = apart && told > known / 4;
+    show(this.part("phase-row"), shows);
+    if (!shows) return;
     const shown = inside.filter(({ phase }) => phase !== "idle");
     rebuild(this.part("phases"), `${this.from.toFixed(2)} ${this.to.toFixed(2)} ${shown.length} ${shown.at(-1)?.b}`, () => shown.map((phase) => {
       const said = bandWords(phase);

@@ -32,6 +32,18 @@ const staged = (told, from, to, open) => ({
   to, open, state: told.state, waits: told.waiting_for ?? "", told,
 });
 
+// The queue's depth over time, [[t, depth], ...], from when tasks came and when they got a slot or left: where no iteration tells it.
+export function queueOf(tasks) {
+  const changes = [];
+  for (const task of tasks) {
+    const until = task.slot < 0 ? task.finished_at : task.assigned_at ?? task.submitted_at;
+    if (until - task.submitted_at > LEAST_S) changes.push([task.submitted_at, 1], [until, -1]);
+  }
+  changes.sort((one, other) => one[0] - other[0]);
+  let depth = 0;
+  return changes.map(([t, by]) => [t, (depth += by)]);
+}
+
 // First index whose `key` is at or after `t`.
 function lower(list, t, key) {
   let [low, high] = [0, list.length];
