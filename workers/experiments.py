@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -17,9 +18,17 @@ from workers import broker, target
 from workers.app import app
 from workers.checks import batch_warning, check_server, context_problem, kv_warning
 from workers.errors import BrokerDown, ExperimentRefused, RunFailed
+from workers.load.dialects import lacks
+from workers.load.plan import Plan, Scaling, make_plan
+from workers.loadrun import texts_of
 from workers.models import ACTIVE, Run, RunState
 from workers.planning import expected
-from workers.scenarios import Scenario, ScenarioError, Sizes, load
+from workers.scenarios import Scenario, ScenarioError, Sizes, library, load
+from workers.scenarios import names as scenario_names
+from workers.scenarios.reading import read
+from workers.scenarios.schema import SCALE_MAX, SCALE_MIN
+from workers.scenarios.streams import LoadScenario
+from workers.survey import survey
 from workers.switching import CONFLICT
 
 if TYPE_CHECKING:
@@ -38,19 +47,27 @@ def start_run(
     policy_a: dict[str, Any],
     policy_b: dict[str, Any],
     repetitions: int,
-    scale: float,
+    scale: float | Literal["auto"] | None,
     share: float | None,
     by: User | None,
+    text: str = "",
 ) -> Run:
-    """Queues a run, once everything that can be checked beforehand holds. `share` None takes the scenario's.
+    """Queues a run, once everything that can be checked beforehand holds. `share` None takes the scenario's, `scale` None its
+    own.
 
-    Raises ExperimentRefused; then no run exists.
+    `text`: the YAML of a scenario made of streams, in place of the library's of that name. Raises ExperimentRefused; then no
+    run exists.
     """
+    if text or not _is_pair(scenario):
+        return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by)
+    if scale == "auto":
+        raise ExperimentRefused(f"The scenario {scenario} takes a number as its scale.")
+    scale = 1.0 if scale is None else scale
     plan, sizes = _checked(scenario, scale)
     share = plan.share if share is None else share
     _check_numbers(repetitions, share)
     _check_target(server, plan, sizes, {"A": policy_a, "B": policy_b})
-    run = _create(
+    return _queue(
         scenario=scenario,
         server=server,
         policy_a=policy_a,
@@ -58,11 +75,54 @@ def start_run(
         repetitions=repetitions,
         scale=scale,
         share=share,
+        created_by=by,
+    )
+
+
+def _start_load(
+    name: str,
+    text: str,
+    server: Server,
+    policy_a: dict[str, Any],
+    policy_b: dict[str, Any],
+    repetitions: int,
+    scale: float | Literal["auto"] | None,
+    by: User | None,
+) -> Run:
+    """A scenario made of streams: from its text, or the library's."""
+    try:
+        text = text or library.text_of(name)
+        scenario = read(text, f"{name}.yaml")
+        plan = make_plan(scenario, 0, Scaling(), texts_of(scenario))
+    except (ScenarioError, ValueError) as error:
+        raise ExperimentRefused(str(error)) from error
+    chosen = scenario.scale if scale is None else scale
+    if chosen != "auto" and not SCALE_MIN <= chosen <= SCALE_MAX:
+        raise ExperimentRefused(f"The scale {chosen:g} is outside {SCALE_MIN:g} to {SCALE_MAX:g}.")
+    _check_numbers(repetitions, 0.0)
+    _check_load_target(server, scenario, plan, {"A": policy_a, "B": policy_b})
+    return _queue(
+        scenario=scenario.name,
+        scenario_text=text,
+        server=server,
+        policy_a=policy_a,
+        policy_b=policy_b,
+        repetitions=repetitions,
+        scale=1.0 if chosen == "auto" else chosen,
+        scale_auto=chosen == "auto",
+        share=0.0,
+        created_by=by,
+    )
+
+
+def _queue(*, repetitions: int, **fields: Any) -> Run:
+    run = _create(
+        repetitions=repetitions,
         seed=secrets.randbelow(1 << 48),
         progress_total=2 * repetitions + 1,
         progress_text="Waiting for a worker",
-        created_by=by,
         enqueued_at=timezone.now(),
+        **fields,
     )
     try:
         send(run)
@@ -128,6 +188,11 @@ def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: i
     }
 
 
+def _is_pair(name: str) -> bool:
+    """Whether a scenario has the form of warm-behind-cold; a name that nobody knows is refused there."""
+    return name in scenario_names() or name not in library.names()
+
+
 def _checked(name: str, scale: float) -> tuple[Scenario, Sizes]:
     try:
         scenario = load(name)
@@ -153,6 +218,25 @@ def _check_target(server: Server, scenario: Scenario, sizes: Sizes, arms: Mappin
         setup = check_server(target.state(server), scenario, sizes)
         for arm, changes in arms.items():
             _check_arm(server, arm, changes, setup.policy["version"])
+    except (RunFailed, SchedulerApiError) as error:
+        raise ExperimentRefused(error.text) from error
+
+
+def _check_load_target(server: Server, scenario: LoadScenario, plan: Plan, arms: Mapping[str, dict[str, Any]]) -> None:
+    """What can be known before the scale is: the server's context is looked at again once it is measured."""
+    if not server.enabled:
+        raise ExperimentRefused(f"{server.name} is switched off in the registry.")
+    _refuse_second(server)
+    try:
+        found = survey(server, adapters=scenario.adapters_needed > 0)
+        for lack in lacks(scenario, plan, replace(found.can, n_ctx=None), arms_differ=arms["A"] != arms["B"]):
+            if lack.fatal:
+                raise ExperimentRefused(lack.text)
+        if found.policy is not None:
+            for arm, changes in arms.items():
+                _check_arm(server, arm, changes, found.policy["version"])
+        elif any(arms.values()):
+            raise ExperimentRefused(f"{server.name} cannot switch policies: its scheduling is fixed when it starts.")
     except (RunFailed, SchedulerApiError) as error:
         raise ExperimentRefused(error.text) from error
 

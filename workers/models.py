@@ -33,6 +33,8 @@ class Run(models.Model):
     policy_b = models.JSONField(default=dict)
     repetitions = models.PositiveIntegerField()  # pairs of blocks
     scale = models.FloatField(default=1.0)
+    scale_auto = models.BooleanField(default=False)  # `scale` is then what the calibration chose
+    scenario_text = models.TextField(blank=True)  # the YAML of a scenario made of streams, as it was when the run was started
     share = models.FloatField(default=0.1)  # of the cold request's time alone, after which the short one is sent
     seed = models.PositiveBigIntegerField()
 
@@ -104,8 +106,8 @@ class Sample(models.Model):
     block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="samples")
     pair = models.PositiveIntegerField(default=0)
     arm = models.CharField(max_length=1, blank=True)
-    role = models.CharField(max_length=10)  # cold | short | warm
-    slot = models.PositiveIntegerField()
+    role = models.CharField(max_length=40)  # cold | short | warm, or the name of the stream
+    slot = models.PositiveIntegerField(null=True)  # None: the server chose
     sent_at = models.FloatField()
     first_token_at = models.FloatField(null=True)
     done_at = models.FloatField(null=True)
@@ -118,6 +120,21 @@ class Sample(models.Model):
     offset_s = models.FloatField(default=0.0)  # planned delay after the block's cold request
     n_prompt = models.PositiveIntegerField(null=True)  # whole prompt, cached tokens included
     n_cached = models.PositiveIntegerField(null=True)
+    n_generated = models.PositiveIntegerField(null=True)
+    tokens_from = models.CharField(
+        max_length=10, blank=True
+    )  # usage | timings | server | counted: who says how many were generated
+    scheduled_at = models.FloatField(null=True)  # None: it was due after another one's end
+    headers_at = models.FloatField(null=True)
+    first_byte_at = models.FloatField(null=True)
+    first_content_at = models.FloatField(null=True)
+    last_token_at = models.FloatField(null=True)
+    chunks_ms = models.JSONField(default=list)  # of each event with a token, counted from `sent_at`
+    outcome = models.CharField(max_length=10, blank=True)  # see workers.load.reading.Outcome; empty in warm-behind-cold
+    client = models.CharField(max_length=40, blank=True)
+    place = models.PositiveIntegerField(null=True)  # within its stream
+    stage = models.PositiveIntegerField(default=0)  # of a closed loop or of a rate in stages
+    counted = models.BooleanField(default=True)  # False: within the warm-up or cool-down that the scenario declares
     ok = models.BooleanField(default=True)
     error = models.TextField(blank=True)
 

@@ -14,9 +14,11 @@ from workers import lease, target
 from workers.analysis.iterations import shortened
 from workers.block import Request
 from workers.errors import RunFailed
+from workers.load.reading import Answer
 from workers.models import Block, Run, RunState, Sample
 from workers.restore import restore
 from workers.scenarios import ScenarioError, load
+from workers.scenarios.reading import read
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +62,21 @@ def add_sample(block: Block, request: Request, offset_s: float) -> Sample:
         offset_s=offset_s,
         n_prompt=times.n_prompt,
         n_cached=times.n_cached,
+        n_generated=answer.n_generated,
+        tokens_from=answer.tokens_from,
+        headers_at=answer.headers_at,
+        first_byte_at=answer.first_byte_at,
+        first_content_at=answer.first_content_at,
+        last_token_at=answer.last_token_at,
+        chunks_ms=chunks_ms(answer),
         ok=not request.fault,
         error=request.fault,
     )
+
+
+def chunks_ms(answer: Answer) -> list[float]:
+    """Times of the token events since sending, to a hundredth of a millisecond."""
+    return [round((at - answer.sent_at) * 1000.0, 2) for at in answer.chunks]
 
 
 def timeline(iterations: list[dict[str, Any]], requests: Sequence[Request], clock_offset_s: float) -> dict[str, Any]:
@@ -105,12 +119,20 @@ def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]
     )
 
 
+def _slots(run: Run) -> set[int] | None:
+    """The slots that a run's requests name; None when the server chose some."""
+    if not run.scenario_text:
+        scenario = load(run.scenario)
+        return {scenario.cold.slot, scenario.short.slot}
+    named = {stream.slot for stream in read(run.scenario_text).streams}
+    return None if None in named else {slot for slot in named if slot is not None}
+
+
 def _still_busy(run: Run) -> str:
     """Closed connections free their slots at the next batch; what is not free by then is said."""
     deadline = time.monotonic() + IDLE_WITHIN_S
     try:
-        scenario = load(run.scenario)
-        slots = (scenario.cold.slot, scenario.short.slot)
+        slots = _slots(run)
         while busy := target.busy_slots(run.server, slots):
             if time.monotonic() >= deadline:
                 count = f"{len(busy)} slot{'s' if len(busy) > 1 else ''}"

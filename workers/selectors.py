@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler_api.models import Server
+from workers import load_results
 from workers.analysis import paired, sentences, summary
 from workers.analysis.numbers import Spread
 from workers.models import ACTIVE, Block, Run, RunState, Sample
@@ -19,6 +20,8 @@ ROLES = ("short", "cold")
 SAMPLE_COLUMNS = (
     *("run", "block", "pair", "arm", "role", "slot", "ok", "sent_at", "first_token_at", "done_at", "offset_s"),
     *("wall_s", "wait_s", "prompt_s", "hold_s", "generation_s", "ttft_s", "n_prompt", "n_cached", "policy_version", "error"),
+    *("client", "outcome", "counted", "scheduled_at", "headers_at", "first_byte_at", "first_content_at", "last_token_at"),
+    *("n_generated", "tokens_from", "stage", "place"),
 )
 
 
@@ -51,6 +54,8 @@ def results(run: Run, pair: int | None = None) -> Json:
     the last run with equal arms on this server, or None), warnings, pair (whose timelines follow) and timelines ({"A", "B"}).
     `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest to the median is shown.
     """
+    if run.scenario_text:
+        return load_results.results(run, arm_labels(run), pair)
     pairs = complete_pairs(run)
     found = summary.measures(pairs)
     shown = pair if pair in {each.number for each in pairs} else summary.typical_pair(pairs)

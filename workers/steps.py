@@ -1,4 +1,4 @@
-"""What a run does, step by step.
+"""What a run of warm-behind-cold does, step by step (`workers.loadrun` has those of all other scenarios).
 
 1. Claim it; a second delivery of the same task finds it claimed and goes away.
 2. Look at the server: slots, context, KV mode, the policy in force. Nothing is changed yet.
@@ -10,26 +10,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Coroutine
-from contextlib import suppress
 from random import Random
 from typing import Any
 
-from scheduler_api.exceptions import SchedulerApiError
 from workers import lease, recording, target
 from workers.analysis.iterations import foreign_policies, foreign_tokens, full_batch_s
 from workers.block import Prompts, Request, judge, send_both, send_one
 from workers.checks import Setup, check_server
-from workers.errors import LeaseLost, RunFailed, RunStopped
+from workers.conducting import Conductor, arm_order
+from workers.errors import RunFailed
 from workers.lease import Watch
 from workers.load.client import Answer, Ask, make_client
-from workers.load.clock import ClientClock
-from workers.load.prompts import SAMPLE_TEXT, PromptError, ordinary_pool
-from workers.models import Block, Run, RunState
-from workers.scenarios import ScenarioError, load
-from workers.switching import Switcher
+from workers.load.prompts import SAMPLE_TEXT, ordinary_pool
+from workers.loadrun import LoadRun
+from workers.models import Block, Run
+from workers.scenarios import load
+
+__all__ = ["arm_order", "conduct"]
 
 log = logging.getLogger(__name__)
 
@@ -44,79 +42,16 @@ def conduct(run_id: int, worker: str) -> bool:
         return False
     run = Run.objects.select_related("server", "created_by").get(pk=run_id)
     with Watch(run_id, held) as watch:
-        _Conductor(run, held, watch).go()
+        (LoadRun if run.scenario_text else _WarmBehindCold)(run, held, watch).go()
     return True
 
 
-def arm_order(repetitions: int) -> list[tuple[int, str]]:
-    """(pair, arm) of each block: AB, BA, AB, ... so that a drift of the machine weighs on both arms alike."""
-    return [(pair, arm) for pair in range(1, repetitions + 1) for arm in ("AB" if pair % 2 else "BA")]
-
-
-class _Conductor:
-    def __init__(self, run: Run, held: str, watch: Watch) -> None:
-        self.run = run
-        self.held = held
-        self.watch = watch
-        self.clock = ClientClock()
-        self.warnings: list[str] = []
-        self.limit_s = 600.0  # the longest silence of a request that is not yet an error, until the server's speed is known
-        self.switcher = Switcher(run, held, self.warn)
-
-    # -- frame --------------------------------------------------------------------------------------------------------
-
-    def go(self) -> None:
-        state, error = RunState.FINISHED, ""
-        try:
-            self._work()
-        except LeaseLost:
-            log.warning("Run %d was taken from this worker", self.run.pk)
-            return
-        except RunStopped:
-            state = RunState.STOPPED
-        except RunFailed as failure:
-            state, error = RunState.FAILED, failure.text
-        except (SchedulerApiError, PromptError, ScenarioError) as failure:
-            state, error = RunState.FAILED, str(failure)
-        except Exception as failure:
-            log.exception("Run %d failed", self.run.pk)
-            state, error = RunState.FAILED, f"An unexpected error ended the run ({type(failure).__name__}); see the worker's log."
-        try:
-            recording.finish(self.run, self.held, state, error, self.warnings)
-        except LeaseLost:
-            log.warning("Run %d was taken from this worker at its end", self.run.pk)
-
-    def _work(self) -> None:
-        self._say(0, "Looking at the server")
+class _WarmBehindCold(Conductor):
+    def work(self) -> None:
+        self.say(0, "Looking at the server")
         self.setup = self._prepare()
         self._calibrate()
-        order = arm_order(self.run.repetitions)
-        for index, (pair, arm) in enumerate(order, start=1):
-            self.watch.check()
-            self._say(index, f"Block {index} of {len(order)}: pair {pair}, arm {arm}")
-            self._block(index, pair, arm, f"block {index} of {len(order)}")
-        self.watch.check()
-
-    def _say(self, done: int, text: str) -> None:
-        lease.write(self.run.pk, self.held, progress_done=done, progress_text=text, warnings=self.warnings)
-
-    def warn(self, text: str) -> None:
-        recording.add_warning(self.warnings, text)
-
-    def _guard(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Runs it to its end; a stop cancels it, which closes its sockets."""
-
-        async def guarded() -> Any:
-            loop = asyncio.get_running_loop()
-            task = loop.create_task(work)
-            with self.watch.calling(lambda: _soon(loop, task)):
-                try:
-                    return await task
-                except asyncio.CancelledError:
-                    self.watch.check()
-                    raise
-
-        return asyncio.run(guarded())
+        self.blocks()
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -141,12 +76,12 @@ class _Conductor:
 
     def _calibrate(self) -> None:
         block = recording.open_block(self.run, 0, 0, "", None)
-        self._say(0, f"Calibration: warming slot {self.prompts.scenario.short.slot} with {self.prompts.sizes.depth:,} tokens")
+        self.say(0, f"Calibration: warming slot {self.prompts.scenario.short.slot} with {self.prompts.sizes.depth:,} tokens")
         warm, _ = self._alone(block, self.prompts.warm())
         self.limit_s = max(self.limit_s, 10 * _wall(warm))
-        self._say(0, "Calibration: the short request alone")
+        self.say(0, "Calibration: the short request alone")
         short, _ = self._alone(block, self.prompts.short("calibration"))
-        self._say(0, "Calibration: the cold request alone")
+        self.say(0, "Calibration: the cold request alone")
         cold, iterations = self._alone(block, self.prompts.cold("calibration"))
         warm_s, short_s, self.cold_s = (_wall(request) for request in (warm, short, cold))
         batches = -(-self.prompts.sizes.cold // self.setup.n_batch)
@@ -159,11 +94,11 @@ class _Conductor:
         lease.write(self.run.pk, self.held, conditions=self.run.conditions)
         recording.close_block(block, recording.timeline(iterations, [cold], self.clock_offset_s), [])
 
-    def _block(self, index: int, pair: int, arm: str, reason: str) -> None:
+    def block(self, index: int, pair: int, arm: str, reason: str) -> None:
         version = self.switcher.to(arm, reason)
         block = recording.open_block(self.run, index, pair, arm, version)
         self._keep_warm(block, index)
-        mark = self._mark()
+        mark = self.mark()
         offset_s = self._offset(pair)
         cold, short = self._both(f"{pair}{arm}", offset_s)
         iterations, gap = target.iterations_after(self.run.server, mark)
@@ -197,7 +132,7 @@ class _Conductor:
             self.warn(f"Block {index}: slot {request.ask.slot} had lost {lost:,} of its warm tokens and was warmed again.")
 
     def _alone(self, block: Block, ask: Ask) -> tuple[Request, list[dict[str, Any]]]:
-        mark = self._mark()
+        mark = self.mark()
         request = self._one(ask)
         recording.add_sample(block, request, 0.0)
         if request.answer.error:
@@ -206,15 +141,12 @@ class _Conductor:
             self.warn(f"Calibration: {request.fault} This server may not keep a slot's cache while others work.")
         return request, target.iterations_after(self.run.server, mark)[0]
 
-    def _mark(self) -> int:
-        return int(target.state(self.run.server).get("iteration") or 0)
-
     def _one(self, ask: Ask) -> Request:
         async def send() -> Answer:
             async with self._client() as client:
                 return await send_one(client, self.clock, ask)
 
-        return judge(self.prompts, ask, self._guard(send()))
+        return judge(self.prompts, ask, self.guard(send()))
 
     def _both(self, label: str, offset_s: float) -> tuple[Request, Request]:
         cold, short = self.prompts.cold(label), self.prompts.short(label)
@@ -223,7 +155,7 @@ class _Conductor:
             async with self._client() as client:
                 return await send_both(client, self.clock, cold, short, offset_s)
 
-        answers = self._guard(send())
+        answers = self.guard(send())
         return judge(self.prompts, cold, answers[0]), judge(self.prompts, short, answers[1])
 
     def _client(self) -> Any:
@@ -237,12 +169,6 @@ class _Conductor:
         for text in texts:
             self.warn(text)
         return texts
-
-
-def _soon(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
-    """Called from the watch's thread; a loop that has just ended needs no cancelling."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(task.cancel)
 
 
 def _wall(request: Request) -> float:

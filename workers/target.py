@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from scheduler_api import wire
-from scheduler_api.models import Server
+from scheduler_api.models import Server, ServerKind
 from scheduler_api.targets import Target
 from workers.errors import RunFailed
 
@@ -60,21 +60,54 @@ def tokenize(server: Server, text: str) -> list[int]:
     return tokens
 
 
-def busy_slots(server: Server, slots: Iterable[int]) -> list[int]:
-    """Which of `slots` are not idle now. Raises ServerUnreachable, RunFailed."""
-    wanted = set(slots)
-    return [slot["id"] for slot in state(server, read_s=2.0).get("slots", []) if slot["id"] in wanted and slot["state"] != "idle"]
+def busy_slots(server: Server, slots: Iterable[int] | None) -> list[int]:
+    """Which of `slots`, of all with None, are not idle now. Raises ServerUnreachable, RunFailed."""
+    if server.kind == ServerKind.VLLM:
+        return []  # it has none
+    wanted = None if slots is None else set(slots)
+    if server.kind == ServerKind.ENGINE:
+        busy = [slot["id"] for slot in state(server, read_s=2.0).get("slots", []) if slot["state"] != "idle"]
+    else:
+        busy = [slot["id"] for slot in _list(server, "/slots") if slot.get("is_processing")]
+    return [slot for slot in busy if wanted is None or slot in wanted]
+
+
+def adapters(server: Server) -> int:
+    """How many LoRA adapters it has loaded. Raises ServerUnreachable, RunFailed."""
+    return len(_list(server, "/lora-adapters"))
+
+
+def props(server: Server) -> Json:
+    """A llama-server's GET /props. Raises ServerUnreachable, RunFailed."""
+    return _object(server, "GET", "/props")
+
+
+def model_name(server: Server) -> str:
+    """The first model of an OpenAI-compatible server. Raises ServerUnreachable, RunFailed."""
+    models = _object(server, "GET", "/v1/models").get("data")
+    if not isinstance(models, list) or not models or not isinstance(models[0], dict):
+        raise RunFailed(f"{server.name} names no model under /v1/models.")
+    return str(models[0].get("id"))
+
+
+def _list(server: Server, path: str) -> list[Json]:
+    value = _asked(server, "GET", path, None, 10.0)
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _object(server: Server, method: str, path: str, *, json: Any = None, read_s: float = 30.0) -> Json:
+    value = _asked(server, method, path, json, read_s)
+    if not isinstance(value, dict):
+        raise RunFailed(f"{server.name} answered {path.partition('?')[0]} with something else than a JSON object.")
+    return value
+
+
+def _asked(server: Server, method: str, path: str, json: Any, read_s: float) -> Any:
     answer = wire.call(address(server), method, path, json=json, read_s=read_s)
     if answer.status != 200:
         said = answer.error_message()
         raise RunFailed(f"{server.name} answered {answer.status} to {path.partition('?')[0]}{': ' + said if said else '.'}")
     try:
-        value = answer.json()
+        return answer.json()
     except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise RunFailed(f"{server.name} answered {path.partition('?')[0]} with something else than a JSON object.")
-    return value
+        return None

@@ -1,0 +1,111 @@
+"""The frame of every run: how it ends, what it says meanwhile, and how a stop reaches its requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from scheduler_api.exceptions import SchedulerApiError
+from workers import lease, recording, target
+from workers.errors import LeaseLost, RunFailed, RunStopped
+from workers.lease import Watch
+from workers.load.clock import ClientClock
+from workers.load.prompts import PromptError
+from workers.models import Run, RunState
+from workers.scenarios import ScenarioError
+from workers.switching import Switcher
+
+log = logging.getLogger(__name__)
+
+
+def arm_order(repetitions: int) -> list[tuple[int, str]]:
+    """(pair, arm) of each block: AB, BA, AB, ... so that a drift of the machine weighs on both arms alike."""
+    return [(pair, arm) for pair in range(1, repetitions + 1) for arm in ("AB" if pair % 2 else "BA")]
+
+
+class Conductor(ABC):
+    """`work` is what a kind of run does; everything that can end it early comes out of it as an exception."""
+
+    def __init__(self, run: Run, held: str, watch: Watch) -> None:
+        self.run = run
+        self.held = held
+        self.watch = watch
+        self.clock = ClientClock()
+        self.warnings: list[str] = []
+        self.limit_s = 600.0  # the longest silence of a request that is not yet an error, until the server's speed is known
+        self.switcher = Switcher(run, held, self.warn)
+
+    def go(self) -> None:
+        state, error = RunState.FINISHED, ""
+        try:
+            self.work()
+        except LeaseLost:
+            log.warning("Run %d was taken from this worker", self.run.pk)
+            return
+        except RunStopped:
+            state = RunState.STOPPED
+        except RunFailed as failure:
+            state, error = RunState.FAILED, failure.text
+        except (SchedulerApiError, PromptError, ScenarioError) as failure:
+            state, error = RunState.FAILED, str(failure)
+        except Exception as failure:
+            log.exception("Run %d failed", self.run.pk)
+            state, error = RunState.FAILED, f"An unexpected error ended the run ({type(failure).__name__}); see the worker's log."
+        try:
+            recording.finish(self.run, self.held, state, error, self.warnings)
+        except LeaseLost:
+            log.warning("Run %d was taken from this worker at its end", self.run.pk)
+
+    @abstractmethod
+    def work(self) -> None: ...
+
+    def blocks(self) -> None:
+        """Each block of the order, with a look for a stop before it."""
+        order = arm_order(self.run.repetitions)
+        for index, (pair, arm) in enumerate(order, start=1):
+            self.watch.check()
+            self.say(index, f"Block {index} of {len(order)}: pair {pair}, arm {arm}")
+            self.block(index, pair, arm, f"block {index} of {len(order)}")
+        self.watch.check()
+
+    @abstractmethod
+    def block(self, index: int, pair: int, arm: str, reason: str) -> None: ...
+
+    def mark(self) -> int:
+        """The server's last iteration."""
+        return int(target.state(self.run.server).get("iteration") or 0)
+
+    def keep_conditions(self, conditions: dict[str, Any], **fields: Any) -> None:
+        lease.write(self.run.pk, self.held, conditions=conditions, **fields)
+        self.run.conditions = conditions
+
+    def say(self, done: int, text: str) -> None:
+        lease.write(self.run.pk, self.held, progress_done=done, progress_text=text, warnings=self.warnings)
+
+    def warn(self, text: str) -> None:
+        recording.add_warning(self.warnings, text)
+
+    def guard(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Runs it to its end; a stop cancels it, which closes its sockets."""
+
+        async def guarded() -> Any:
+            loop = asyncio.get_running_loop()
+            task = loop.create_task(work)
+            with self.watch.calling(lambda: _soon(loop, task)):
+                try:
+                    return await task
+                except asyncio.CancelledError:
+                    self.watch.check()
+                    raise
+
+        return asyncio.run(guarded())
+
+
+def _soon(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    """Called from the watch's thread; a loop that has just ended needs no cancelling."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(task.cancel)

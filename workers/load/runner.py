@@ -1,0 +1,161 @@
+"""Sends a plan, each request at its moment of the monotonic clock, and keeps what came of it.
+
+Open-loop requests are sent when they are due whether or not earlier ones were answered; how much later than planned each was sent
+is its dispatch delay, and the generator's own fault. A chained request has no planned moment, so it has no dispatch delay either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from workers.load.clock import ClientClock
+from workers.load.dialects import Dialect
+from workers.load.http import Limits, Wire
+from workers.load.plan import AnswerOf, Plan, Planned
+from workers.load.reading import Answer, Outcome, Reading
+
+AHEAD_S = 0.0005  # an event loop wakes up to a millisecond late, so the last bit is waited for by yielding
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A request as planned and as it went. `scheduled_at`: Unix seconds on the client's clock; None for a chained request."""
+
+    request: Planned
+    scheduled_at: float | None
+    answer: Answer
+
+    @property
+    def dispatch_s(self) -> float | None:
+        sent = self.answer.outcome is not Outcome.SKIPPED
+        return self.answer.sent_at - self.scheduled_at if sent and self.scheduled_at is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`started_at`: the moment from which the plan counts."""
+
+    started_at: float
+    records: tuple[Record, ...]
+
+
+class Runner:
+    """`on_record` is called in the loop when a request has ended, `on_sent` when one is handed over."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        dialect: Dialect,
+        clock: ClientClock,
+        *,
+        silence_s: float = 600.0,
+        on_record: Callable[[Record], None] = lambda _: None,
+        on_sent: Callable[[Planned], None] = lambda _: None,
+    ) -> None:
+        self._wire, self._dialect, self._clock = wire, dialect, clock
+        self._silence_s = silence_s
+        self._on_record, self._on_sent = on_record, on_sent
+        self._answers: dict[int, Answer] = {}
+        self._records: dict[int, Record] = {}
+
+    async def warm(self, plan: Plan) -> list[Record]:
+        """The warming requests, one after the other."""
+        found = []
+        for request in plan.warming:
+            answer = await self._exchange(request, self._encode(request, {}), keep=False)
+            found.append(Record(request, None, answer))
+        return found
+
+    async def run(self, plan: Plan, lead_s: float = 0.05) -> Load:
+        """All requests to their ends. Cancelling it closes every connection at once; what had ended by then is in `partial`.
+
+        Bodies are made before the start, except where they hold an answer that is yet to come. `lead_s`: from now to the start.
+        """
+        self._plan = plan
+        self._keep = {piece.request for each in plan.requests for piece in each.pieces if isinstance(piece, AnswerOf)}
+        self._ready = {each.number: self._encode(each, {}) for each in plan.requests if each.number not in self._late(plan)}
+        self._waits = {each.number: len(each.after) for each in plan.requests}
+        self._followers: dict[int, list[Planned]] = defaultdict(list)
+        for each in plan.requests:
+            for before in each.after:
+                self._followers[before].append(each)
+        self._start = self._clock.now() + lead_s
+        self._due: list[tuple[float, int]] = [
+            (self._start + each.at_s, each.number) for each in plan.requests if each.at_s is not None
+        ]
+        heapq.heapify(self._due)
+        self._left = len(plan.requests)
+        self._changed = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            while self._left:
+                await self._wait_for_work()
+                while self._due and self._due[0][0] <= self._clock.now():
+                    moment, number = heapq.heappop(self._due)
+                    group.create_task(self._send(plan.requests[number], moment))
+        return Load(self._start, self.partial)
+
+    @property
+    def partial(self) -> tuple[Record, ...]:
+        return tuple(record for _, record in sorted(self._records.items()))
+
+    @staticmethod
+    def _late(plan: Plan) -> set[int]:
+        return {each.number for each in plan.requests if any(isinstance(piece, AnswerOf) for piece in each.pieces)}
+
+    async def _wait_for_work(self) -> None:
+        """Until something is due; a request that ended may have made a chained one due."""
+        self._changed.clear()
+        if not self._due:
+            await self._changed.wait()
+            return
+        wait_s = self._due[0][0] - self._clock.now()
+        if wait_s <= 0:
+            return
+        if wait_s <= AHEAD_S:
+            await asyncio.sleep(0)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s - AHEAD_S):
+                await self._changed.wait()
+
+    async def _send(self, request: Planned, moment: float) -> None:
+        encoded = self._ready.pop(request.number, None) or self._encode(request, self._answers)
+        self._on_sent(request)
+        answer = await self._exchange(request, encoded, keep=request.number in self._keep)
+        if request.number in self._keep:
+            self._answers[request.number] = answer
+        self._finish(Record(request, moment if request.at_s is not None else None, answer))
+
+    def _finish(self, record: Record) -> None:
+        self._records[record.request.number] = record
+        self._left -= 1
+        self._on_record(record)
+        for follower in self._followers.get(record.request.number, ()):
+            self._waits[follower.number] -= 1
+            if self._waits[follower.number] == 0:
+                self._chain(follower, record)
+        self._changed.set()
+
+    def _chain(self, follower: Planned, record: Record) -> None:
+        """Makes a chained request due, or skips it: a turn without the answer before it, or past the end of its loop."""
+        due = self._clock.now() + follower.think_s
+        late = follower.not_after_s is not None and due > self._start + follower.not_after_s
+        broken = follower.turn > 0 and record.answer.outcome is not Outcome.OK
+        if late or broken:
+            why = "Its loop's time was over." if late else "The turn before it did not end well."
+            self._finish(Record(follower, None, Answer(self._clock.now(), outcome=Outcome.SKIPPED, error=why)))
+        else:
+            heapq.heappush(self._due, (due, follower.number))
+
+    def _encode(self, request: Planned, answers: Mapping[int, Answer]) -> bytes:
+        return self._wire.encode(self._dialect.path, self._dialect.body(request, answers), self._dialect.headers(request))
+
+    async def _exchange(self, request: Planned, encoded: bytes, *, keep: bool) -> Answer:
+        leave = request.leave
+        limits = Limits(self._silence_s, leave.seconds if leave else None, leave.tokens if leave else None)
+        return await self._wire.exchange(encoded, lambda: Reading(self._clock.now, keep=keep), limits)
