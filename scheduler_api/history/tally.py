@@ -58,12 +58,14 @@ class Tally:
             _bump(self.clients, client, prompt + generated)
 
     def gap(self, slot: int, seconds: float) -> None:
-        self.worst_gap = self.worst_gap.or_longer(Worst(seconds, slot))
+        if seconds > self.worst_gap.seconds or self.worst_gap.slot is None:
+            self.worst_gap = Worst(seconds, slot)
         self.stalls += seconds > STALL_S
 
     def token_gap(self, slot: int, seconds: float) -> None:
         histogram.count(self.itl, seconds)
-        self.worst_itl = self.worst_itl.or_longer(Worst(seconds, slot))
+        if seconds > self.worst_itl.seconds or self.worst_itl.slot is None:
+            self.worst_itl = Worst(seconds, slot)
 
     def ended(self, task: Json) -> None:
         """A task as the engine tells of it when it ends."""
