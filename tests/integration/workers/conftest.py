@@ -54,7 +54,7 @@ class WorkerProcess:
             "DATABASE_URL": f"sqlite:///{database}",
             "REDIS_URL": broker,
         }
-        command = [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "-B", "--schedule", str(folder / "beat")]
+        command = [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "-B", "--scheduler", "celery.beat:Scheduler"]
         options = ["--without-gossip", "--without-mingle", "--concurrency", "2", "--loglevel", "INFO"]
         self.log = folder / "worker.log"
         with self.log.open("wb") as output:

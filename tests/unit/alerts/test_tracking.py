@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from scheduler_api.alerts.conditions import Finding
 from scheduler_api.alerts.kinds import Kind, Spec, in_force
 from scheduler_api.alerts.tracking import Closed, Opened, Tracks, Transition
@@ -13,7 +15,7 @@ def found(value_s: float, key: str = "") -> list[Finding]:
     return [Finding(key, value_s, 60.0, f"{value_s:g} s")]
 
 
-def play(tracks: Tracks, values: list[float | None], start: float = 0.0) -> list[tuple[float, Transition]]:
+def play(tracks: Tracks, values: Sequence[float | None], start: float = 0.0) -> list[tuple[float, Transition]]:
     """A look each second; None is an unknown second, 0 one in which nothing was found. When what happened."""
     happened = []
     for second, value in enumerate(values, start=int(start)):
