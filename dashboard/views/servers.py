@@ -12,7 +12,7 @@ from django.urls import get_script_prefix
 from django.views.decorators.csp import csp_override
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard import definitions, first_view, present, roles
+from dashboard import definitions, first_view, present, roles, units
 from dashboard.csp import CHARTS
 from dashboard.forms import ServerForm
 from dashboard.roles import Role, at_least
@@ -64,6 +64,8 @@ def _first_view(server: Server, state: present.State, now: float) -> dict[str, A
         "figures": first_view.figures(state),
         "rows": [first_view.slot_row(slot, now, pooled=bool(pool)) for slot in slots],
         "pool": pool,
+        "units": units.rows(state),
+        "units_title": units.title(state),
         "slot_summary": first_view.summary(slots) if slots else "",
         "all_idle": bool(slots) and state["health"]["state"] == "up" and all(slot["state"] == "idle" for slot in slots),
         "example": _example_request(server),

@@ -400,6 +400,27 @@ EXAMPLES: dict[str, Callable[[int], FakeServer]] = {
 }
 
 
+def vllm(pk: int, now: float) -> Json:
+    """Two engines behind one address, told apart by its metrics: no slots, no batches."""
+    base = FakeServer(pk, "vllm", kind="vllm", seed=2).play(40).shift(now).state()
+    unit = {
+        "id": "0", "kind": "engine", "model": "qwen", "state": "up", "text": "Serving", "detail": "", "running": 3, "waiting": 2,
+        "n_slots": None, "n_ctx_slot": None, "kv_use": 0.42, "prefix_hits": 0.8, "prompt_tps": 512.0, "gen_tps": 90.4,
+        "ttft": {"p50": 0.3, "p95": 0.9, "p99": 1.0, "n": 41, "over_s": 59.8},
+        "itl": {"p50": 0.03, "p95": 0.05, "p99": 0.1, "n": 900, "over_s": 59.8},
+        "tpot": None, "missing": {},
+    }  # fmt: skip
+    stuck = {"state": "not_serving", "text": "Up but not serving, no token for 3 min", "detail": "1 requests run, 5 wait"}
+    other = unit | stuck | {"id": "1", "running": 1, "waiting": 5, "gen_tps": 0.0, "ttft": None, "itl": None}
+    other["missing"] = {"ttft": "No request got its first token in the last minute."}
+    return base | {
+        "units": [unit, other],
+        "slots": [],
+        "missing": STOCK_MISSING | {"slots": "vLLM has no slots; its engines are shown above."},
+        "fairness": None,
+    }
+
+
 def down(state: Json, health: str, text: str, detail: str, seconds: float) -> Json:
     """The same server when it no longer answers."""
     return state | {
@@ -418,6 +439,7 @@ def down(state: Json, health: str, text: str, detail: str, seconds: float) -> Js
 def examples(now: float) -> dict[str, Json]:
     """State by name; ids count from 1 in this order."""
     states = {name: make(pk).shift(now).state() for pk, (name, make) in enumerate(EXAMPLES.items(), start=1)}
+    states["vllm"] = vllm(len(states) + 1, now)
     spare = len(states) + 1
     for pk, (health, text, detail) in enumerate(
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard import first_view, policy_page, present
+from dashboard import first_view, policy_page, present, units
 from dashboard.drawings import ROWS, batches
 from tests.support.javascript import evaluate
 from tests.support.sample_states import EXAMPLES, Json, examples
@@ -170,3 +170,13 @@ def test_the_review_warns_when_the_server_would_keep_another_value() -> None:
     said = policy_page.notes({"prefill_order": "rotating"}, policy, policy, state["switching"]["fields"])
     assert said[0][0] == "warn"
     assert "physical stays" in said[0][1]
+
+
+def test_engines_of_one_address_read_alike_on_both_sides() -> None:
+    state = examples(1_764_500_000.0)["vllm"]
+    rows = units.rows(state)
+    shown = evaluate("live/units.js", "value.map((unit) => module.cells(unit).map(([, text]) => text ?? '–'))", state["units"])
+    assert shown == [[cell.text for cell in row.cells] for row in rows]
+    assert (rows[0].text, rows[1].mark, rows[1].detail) == ("Serving", "stuck", "1 requests run, 5 wait")
+    assert rows[1].cells[7].why == "No request got its first token in the last minute."
+    assert units.title(state) == "Engines"

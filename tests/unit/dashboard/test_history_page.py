@@ -144,7 +144,7 @@ def test_a_short_recent_range_leads_to_its_full_detail(viewer_client: Client, sh
     server = shown("busy")
     now = timezone.now().timestamp()
     page = reverse("server-history", args=[server.pk])
-    assert "Full detail of this time" in viewer_client.get(page, {"from": now - 300, "to": now - 60}).text
+    assert "Full detail of this time" in viewer_client.get(page, {"from": str(now - 300), "to": str(now - 60)}).text
     assert "Full detail of this time" not in viewer_client.get(page, {"last": "86400"}).text
 
 
@@ -188,10 +188,10 @@ def test_lanes_get_the_runs_and_blocks_of_their_time(viewer_client: Client, show
         begun = start + timedelta(seconds=30 * index)
         Block.objects.create(run=run, index=index, pair=1, arm=arm, started_at=begun, finished_at=begun + timedelta(seconds=20))
     page = reverse("server-runs", args=[server.pk])
-    told = viewer_client.get(page, {"from": NOON + 55, "to": NOON + 100}).json()["runs"]
+    told = viewer_client.get(page, {"from": str(NOON + 55), "to": str(NOON + 100)}).json()["runs"]
     assert [(each["id"], each["url"]) for each in told] == [(run.pk, reverse("run", args=[run.pk]))]
     assert [(block["text"], block["from"] - NOON) for block in told[0]["blocks"]] == [("2 B: rotating", 60.0)]
-    assert viewer_client.get(page, {"from": NOON + 200, "to": NOON + 300}).json()["runs"] == []
+    assert viewer_client.get(page, {"from": str(NOON + 200), "to": str(NOON + 300)}).json()["runs"] == []
 
 
 def test_the_pool_of_unified_kv_is_told_once(viewer_client: Client, shown: Show) -> None:

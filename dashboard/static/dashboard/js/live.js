@@ -5,6 +5,7 @@ import { Status } from "./live/status.js";
 import { Head } from "./live/head.js";
 import { Board } from "./live/board.js";
 import { Strips } from "./live/strips.js";
+import { Units } from "./live/units.js";
 import { View } from "./live/view.js";
 import { tabs } from "./live/tabs.js";
 import { paused } from "./frame/polls.js";
@@ -17,7 +18,7 @@ const clock = new Clock();
 const button = document.querySelector("[data-pause]");
 const status = new Status(document.querySelector("[data-live]"), button);
 const view = new View(() => clock.now(), turned);
-const always = first ? [new Head(page), new Strips()] : []; // true of now, whatever range is shown
+const always = first ? [new Head(page), new Strips(), new Units(page)] : []; // true of now, whatever range is shown
 const board = first ? new Board(page, script.dataset, view, clock) : null;
 let pending = null;
 

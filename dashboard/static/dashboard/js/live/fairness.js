@@ -39,7 +39,7 @@ export class Fairness {
   // `told` is the fairness object of the range, or null; `why` says why there is none.
   draw(told, range, state, why = "") {
     const reason = missing(state, "fairness") || missing(state, "iterations");
-    show(this.part("all"), told !== null);
+    for (const name of ["all", "side"]) show(this.part(name), told !== null);
     show(this.part("none"), told === null);
     set(this.part("none"), why || reason || "Shares, gaps and percentiles appear here with the first batches.");
     this.shown = told;

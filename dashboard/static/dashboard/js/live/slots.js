@@ -93,7 +93,7 @@ export class Slots {
     for (const slot of state.slots) this.#row(slot.id).take(slot, isPooled(state));
     this.pool.draw(state);
     this.#watch(state.slots.length > MANY);
-    show(this.table, state.slots.length > 0);
+    for (const node of [this.table, this.section.querySelector("[data-slots-side]")]) show(node, state.slots.length > 0);
     show(this.section.querySelector("[data-noslots]"), state.slots.length === 0);
     show(this.section.querySelector("[data-idle]"), !state.past && state.health.state === "up" && state.slots.length > 0 && state.slots.every((slot) => slot.state === "idle"));
     show(this.filter, state.slots.length > 12);
