@@ -88,6 +88,13 @@ def test_a_task_that_still_runs_lasts_until_now_in_the_state_it_is_in() -> None:
     assert found[0]["open"] is True
 
 
+def test_a_task_whose_assignment_is_not_known_begins_when_the_slot_was_free() -> None:
+    waited_in_queue = task(8, 1, submitted=9.0, assigned=9.0)
+    found = segments(BLOCKED, [SHORT, waited_in_queue], 1, (9.0, 12.0))
+    assert [one["task"] for one in found] == [7, 7, 7, 8]
+    assert kinds(found)[-1] == ("waiting", 11.1, 12.0)
+
+
 def test_held_slots_and_pauses_of_generation_are_no_service() -> None:
     rows = [
         iteration(1, 0.0, 100, prompt=[[0, 10]], phase="pp", cohort=3),

@@ -7,7 +7,7 @@ const WIDTH = 640;
 const TICKS = 6;
 
 // What the iterations since the request came did for one slot: [{i, start, end, kind, tokens}], oldest first. Pure.
-export function timeline(slot, iterations) {
+export function timeline(slot, iterations, now = Infinity) {
   const from = slot.submitted_at ?? -Infinity;
   const pieces = [];
   for (const it of iterations) {
@@ -17,7 +17,7 @@ export function timeline(slot, iterations) {
     const gen = it.gen.find(([id]) => id === slot.id);
     const unseen = !slot.first_visit_at || end <= slot.first_visit_at;
     const kind = prompt ? "prompt" : gen ? "gen" : it.held.includes(slot.id) ? "held" : unseen ? "queue" : "wait";
-    pieces.push({ i: it.i, start: Math.max(it.t, from), end, kind, tokens: prompt?.[1] ?? gen?.[1] ?? 0 });
+    pieces.push({ i: it.i, start: Math.max(it.t, from), end: Math.min(end, now), kind, tokens: prompt?.[1] ?? gen?.[1] ?? 0 });
   }
   return pieces;
 }
@@ -38,7 +38,7 @@ export class Detail {
   draw(state, slot, now) {
     const path = (name) => this.node.querySelector(`[data-p="${name}"]`);
     const busy = slot.state !== "idle" && slot.submitted_at;
-    const pieces = busy ? timeline(slot, state.rows ?? state.iterations ?? []) : [];
+    const pieces = busy ? timeline(slot, state.rows ?? state.iterations ?? [], now) : [];
     const from = pieces[0]?.start ?? slot.submitted_at ?? now; // what came before the kept iterations is not known here
     const x = (t) => ((t - from) / Math.max(now - from, 1e-3)) * WIDTH;
     const drawn = { prompt: "", gen: "", held: "", wait: "", queue: "" };

@@ -17,7 +17,7 @@ export function bySlot(tasks, slots, now) {
     if (open && at.get(task.slot)?.task === task.task) continue; // the state knows it better
     add(task.slot, staged(task, task.assigned_at ?? task.submitted_at, open ? now : task.finished_at, open));
   }
-  for (const list of out.values()) list.sort((one, other) => one.from - other.from);
+  for (const [slot, list] of out) if (slot >= 0) inTurn(list);
   for (const slot of slots) {
     if (slot.state === "idle" || !slot.submitted_at) continue;
     const before = out.get(slot.id)?.at(-1);
@@ -25,6 +25,12 @@ export function bySlot(tasks, slots, now) {
     add(slot.id, staged(slot, Math.max(slot.assigned_at ?? slot.submitted_at, before?.to ?? 0), now, true));
   }
   return out;
+}
+
+// A slot has one task at a time: one whose assignment is not known begins once the one before it has ended.
+function inTurn(list) {
+  list.sort((one, other) => one.to - other.to || one.from - other.from);
+  for (let at = 1; at < list.length; at++) list[at].from = Math.max(list[at].from, Math.min(list[at - 1].to, list[at].to));
 }
 
 const staged = (told, from, to, open) => ({
