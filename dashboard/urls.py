@@ -29,6 +29,7 @@ urlpatterns = [
     path("alerts/silences/<int:pk>/end/", alerts.silence_end, name="alert-silence-end"),
     path("alerts/rules/", alert_rules.rules, name="alert-rules"),
     path("alerts/rules/add/", alert_rules.rule_edit, name="alert-rule-add"),
+    path("alerts/rules/test/", alert_rules.rule_test, name="alert-rule-test"),
     path("alerts/rules/<int:pk>/", alert_rules.rule_edit, name="alert-rule"),
     path("alerts/rules/<int:pk>/delete/", alert_rules.rule_delete, name="alert-rule-delete"),
     path("alerts/recipients/add/", alert_rules.recipient_edit, name="alert-recipient-add"),

@@ -10,10 +10,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import roles
 from dashboard.alert_forms import RecipientForm, RuleForm, new_rule
 from dashboard.roles import Role, at_least
-from scheduler_api.alerts import addresses, outbox, selectors, services
-from scheduler_api.alerts.kinds import DEFINITIONS, Kind
+from scheduler_api import selectors as registry
+from scheduler_api.alerts import addresses, outbox, past, selectors, services
+from scheduler_api.alerts.kinds import DEFINITIONS, Kind, Spec
 from scheduler_api.alerts.models import KINDS, Channel, Delivery, Recipient, Rule
 from scheduler_api.exceptions import RegistrationRefused
+from scheduler_api.models import Server
 
 
 @require_safe
@@ -45,6 +47,25 @@ def rule_edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
             return redirect("alert-rules")
     context = {"form": form, "rule": rule, "kinds": KINDS, "new": pk is None}
     return render(request, "alerts_rule.html", context, status=422 if form.is_bound else 200)
+
+
+@require_safe
+@at_least(Role.ADMIN)
+def rule_test(request: HttpRequest) -> HttpResponse:
+    """What the rule as it stands in the form would have opened in the recorded past."""
+    form = RuleForm(new_rule(request.GET.get("kind", "")), request.GET)
+    form.full_clean()
+    wrong = [name for name in ("threshold_s", "for_s", "clear_s", "server") if name in form.errors]
+    if wrong:
+        return render(request, "alerts_test.html", {"wrong": form.errors[wrong[0]][0]})
+    given, kind = form.cleaned_data, Kind(form.rule.kind)
+    server: Server | None = given.get("server")
+    own = set(Rule.objects.filter(kind=kind, enabled=True, server__isnull=False).values_list("server_id", flat=True))
+    servers = (
+        [server] if server is not None else [each for each in registry.list_servers() if each.enabled and each.pk not in own]
+    )
+    spec = Spec(0, kind, server.pk if server else None, given.get("threshold_s", 0.0), given["for_s"], given["clear_s"])
+    return render(request, "alerts_test.html", {"past": past.test(spec, servers)})
 
 
 @require_POST

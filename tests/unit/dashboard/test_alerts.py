@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from django.urls import reverse
 
 from scheduler_api.alerts.kinds import Kind
 from scheduler_api.alerts.models import Alert, Recipient, Rule, Silence
-from scheduler_api.models import Server
+from scheduler_api.models import Rollup, Server
 from tests.support.alerts import alert, rule
 
 pytestmark = pytest.mark.django_db
@@ -182,3 +183,24 @@ class TestRecipients:
         assert response.status_code == 422
         assert why in response.text
         assert not Recipient.objects.exists()
+
+
+class TestAgainstThePast:
+    def test_the_words_stand_under_each_servers_name(self, admin_client: Client, server: Server) -> None:
+        Server.objects.filter(pk=server.pk).update(enabled=True)
+        now = int(time.time()) // 60 * 60
+        for n in range(10):
+            stall = 45.0 if n == 4 else 1.0
+            Rollup.objects.create(server=server, t=now - 600 + 60 * n, step_s=60, observed_s=60, bounds=1, worst_stall_s=stall)
+        given = {"kind": "starving", "threshold_s": 30, "for_s": 0, "clear_s": 10}
+        text = admin_client.get(reverse("alert-rule-test"), given).text
+        assert "No detail is kept of it." in text
+        assert "At most 1 of 10 steps of 10 min had a stall over 30 s, once, the longest 45 s." in text
+        assert "They do not tell whether others were served meanwhile" in text
+
+    def test_a_threshold_that_is_none_is_told(self, admin_client: Client) -> None:
+        given = {"kind": "starving", "threshold_s": "x", "for_s": 0, "clear_s": 10}
+        assert "Enter a number." in admin_client.get(reverse("alert-rule-test"), given).text
+
+    def test_it_is_for_those_who_edit_rules(self, operator_client: Client) -> None:
+        assert operator_client.get(reverse("alert-rule-test")).status_code == 403
