@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from workers.load.reading import Answer, EventTooLarge, Outcome, Reading, StreamRefused
+from workers.load.reading import TRUNCATED, Answer, EventTooLarge, Outcome, Reading, StreamRefused
 
 CONNECT_S = 5.0
 ENDING_S = 1.0  # for the rest of a body behind its last event; then the connection is closed instead of used again
@@ -230,7 +230,7 @@ class Wire:
                 return reading.answer(Outcome.TIMEOUT, f"The server sent nothing for {limits.silence_s:g} s.")
             except _Broken as error:
                 if reading.headers_at is not None and reading.status == 200:
-                    return reading.answer(Outcome.TRUNCATED)
+                    return reading.answer(Outcome.TRUNCATED, TRUNCATED)
                 return reading.answer(Outcome.CONNECTION, f"The connection failed: {error}.")
             except OSError as error:
                 return reading.answer(Outcome.CONNECTION, f"The connection failed: {error.strerror or error}.")

@@ -256,4 +256,4 @@ def message_of(body: Any) -> str:
     return str(text or "no reason given")[:300]
 
 
-__all__ = ["Answer", "EventTooLarge", "Outcome", "Reading", "StreamRefused", "message_of"]
+__all__ = ["TRUNCATED", "Answer", "EventTooLarge", "Outcome", "Reading", "StreamRefused", "message_of"]

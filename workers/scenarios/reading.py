@@ -72,7 +72,7 @@ def _note(node: yaml.Node, path: Path, lines: dict[Path, int], name: str) -> Non
 
 
 def _sentence(fault: ErrorDetails, content: Any, lines: Mapping[Path, int], name: str) -> str:
-    path = _path(fault["loc"], content)
+    path = _path(fault["loc"], content, missing=fault["type"] == "missing")
     context = fault.get("ctx", {})
     if fault["type"] == "unknown_field":
         path = (*path, str(context["name"]))
@@ -90,6 +90,8 @@ def _words(fault: ErrorDetails) -> str:
             return f"must be {context['expected']}{it_is}"
         case "union_tag_invalid":
             return f"has an unknown kind {context['tag']!r}; allowed are {context['expected_tags']}"
+        case "model_type" | "model_attributes_type":
+            return f"must be a mapping of names to values{it_is}"
         case "union_tag_not_found":
             return "needs a kind"
         case "string_pattern_mismatch":
@@ -103,15 +105,15 @@ def _words(fault: ErrorDetails) -> str:
             return f"must be {said[0].lower()}{said[1:]}{it_is}"
 
 
-def _path(loc: Path, content: Any) -> Path:
+def _path(loc: Path, content: Any, *, missing: bool) -> Path:
     """Where the fault lies in the file: without the tags of unions, which pydantic puts in."""
     path: list[str | int] = []
     for place, part in enumerate(loc):
         if (isinstance(content, dict) and part in content) or (isinstance(content, list) and isinstance(part, int)):
             content = content[part]  # type: ignore[index]
             path.append(part)
-        elif isinstance(content, dict) and place == len(loc) - 1:
-            path.append(part)  # a missing field
+        elif missing and place == len(loc) - 1:
+            path.append(part)
     return tuple(path)
 
 

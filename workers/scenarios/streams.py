@@ -67,7 +67,11 @@ class Amount(Part):
     @model_validator(mode="before")
     @classmethod
     def _number(cls, given: Any) -> Any:
-        return {"fixed": given} if isinstance(given, int) and not isinstance(given, bool) else given
+        if isinstance(given, int) and not isinstance(given, bool):
+            return {"fixed": given}
+        if not isinstance(given, dict | Amount):
+            raise PydanticCustomError("amount", "must be a whole number, or one of: range, lognormal")
+        return given
 
     @model_validator(mode="after")
     def _one(self) -> Self:
