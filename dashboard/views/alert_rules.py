@@ -10,7 +10,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import roles
 from dashboard.alert_forms import RecipientForm, RuleForm, new_rule
 from dashboard.roles import Role, at_least
-from scheduler_api import selectors as registry
 from scheduler_api.alerts import addresses, outbox, past, selectors, services
 from scheduler_api.alerts.kinds import DEFINITIONS, Kind, Spec
 from scheduler_api.alerts.models import KINDS, Channel, Delivery, Recipient, Rule
@@ -60,10 +59,7 @@ def rule_test(request: HttpRequest) -> HttpResponse:
         return render(request, "alerts_test.html", {"wrong": form.errors[wrong[0]][0]})
     given, kind = form.cleaned_data, Kind(form.rule.kind)
     server: Server | None = given.get("server")
-    own = set(Rule.objects.filter(kind=kind, enabled=True, server__isnull=False).values_list("server_id", flat=True))
-    servers = (
-        [server] if server is not None else [each for each in registry.list_servers() if each.enabled and each.pk not in own]
-    )
+    servers = [server] if server is not None else selectors.servers_of_all(kind)
     spec = Spec(0, kind, server.pk if server else None, given.get("threshold_s", 0.0), given["for_s"], given["clear_s"])
     return render(request, "alerts_test.html", {"past": past.test(spec, servers)})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from scheduler_api.alerts.kinds import Kind, Spec
@@ -22,8 +23,8 @@ type Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the detail has of one server in `start`..`end`. `gaps`: [from, to, why nothing is known]. `cap_s`: the policy's hold cap
-    at a time, None without one. `batches`: the server tells of its batches."""
+    """What the detail has of one server in `start`..`end`. `gaps`: [from, to, why nothing is known]. `cap_s`: the policy's hold
+    cap at a time, None without one. `batches`: the server tells of its batches."""
 
     start: float
     end: float
@@ -87,7 +88,7 @@ def _works(record: Record) -> list[_Work]:
 def _pauses(moments: Iterable[float], start: float, end: float) -> list[Span]:
     inside = [moment for moment in sorted(moments) if start < moment < end]
     edges = [start, *inside, end]
-    return [(before, after) for before, after in zip(edges, edges[1:], strict=False) if after > before]
+    return [(before, after) for before, after in pairwise(edges) if after > before]
 
 
 def _held(work: _Work, end: float) -> Span | None:

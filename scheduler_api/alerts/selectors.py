@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from django.db.models import Case, IntegerField, QuerySet, Value, When
 from django.utils import timezone
 
 from scheduler_api.alerts import outbox
-from scheduler_api.alerts.kinds import SEVERITY_RANK
+from scheduler_api.alerts.kinds import SEVERITY_RANK, Kind
 from scheduler_api.alerts.models import Alert, Delivery, Recipient, Rule, Silence
-
-KEPT = timedelta(days=90)
+from scheduler_api.models import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +69,9 @@ def silences() -> list[Silence]:
 
 def deliveries(alert: Alert) -> list[Delivery]:
     return list(alert.deliveries.all())
+
+
+def servers_of_all(kind: Kind) -> list[Server]:
+    """Those that a rule of this kind for all servers is for."""
+    own = Rule.objects.filter(kind=kind, enabled=True, server__isnull=False).values("server_id")
+    return list(Server.objects.filter(enabled=True).exclude(pk__in=own))

@@ -192,14 +192,14 @@ class TestAgainstThePast:
         for n in range(10):
             stall = 45.0 if n == 4 else 1.0
             Rollup.objects.create(server=server, t=now - 600 + 60 * n, step_s=60, observed_s=60, bounds=1, worst_stall_s=stall)
-        given = {"kind": "starving", "threshold_s": 30, "for_s": 0, "clear_s": 10}
+        given: dict[str, str | int] = {"kind": "starving", "threshold_s": 30, "for_s": 0, "clear_s": 10}
         text = admin_client.get(reverse("alert-rule-test"), given).text
         assert "No detail is kept of it." in text
         assert "At most 1 of 10 steps of 10 min had a stall over 30 s, once, the longest 45 s." in text
         assert "They do not tell whether others were served meanwhile" in text
 
     def test_a_threshold_that_is_none_is_told(self, admin_client: Client) -> None:
-        given = {"kind": "starving", "threshold_s": "x", "for_s": 0, "clear_s": 10}
+        given: dict[str, str | int] = {"kind": "starving", "threshold_s": "x", "for_s": 0, "clear_s": 10}
         assert "Enter a number." in admin_client.get(reverse("alert-rule-test"), given).text
 
     def test_it_is_for_those_who_edit_rules(self, operator_client: Client) -> None:
