@@ -213,7 +213,8 @@ def _said(panel: Panel, point: Point) -> str:
         return ""
     values = [(line.name, value * panel.scale) for line in panel.lines if (value := line.value(point)) is not None]
     shown = ", ".join(f"{_number(value, panel.places)} {name}".rstrip() for name, value in values)
-    name = panel.title if panel.title.isupper() else panel.title[0].lower() + panel.title[1:]
+    proper = panel.title[:2].isupper() or panel.title.startswith("Jain")
+    name = panel.title if proper else panel.title[0].lower() + panel.title[1:]
     return f"{name} {shown} {panel.unit}".rstrip() if shown else ""
 
 

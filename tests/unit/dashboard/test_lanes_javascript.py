@@ -231,21 +231,40 @@ def test_a_day_of_tokens_keeps_their_sum_over_a_range() -> None:
     assert round(sum(v for _, v in rates["gen"]) * 0.5) == 80
 
 
-def test_a_past_state_shows_each_slot_as_it_stood_then() -> None:
+PAST = """await (async () => {
+  const { Track } = await import(new URL('./track.js', value.base));
+  const track = new Track();
+  track.add(value.rows);
+  const detail = { oldest: 0, gaps: [], marks: [], ...value.detail, iterations: value.rows, tasks: value.tasks };
+  const state = { t: 99, slots: [value.idle, { ...value.idle, id: 1 }], health: { state: "up" }, missing: {}, marks: [] };
+  return module.rewound(state, { track, detail, tasks: value.tasks }, 9, 10.6);
+})()"""
+
+
+def past(rows: list[Json], tasks: list[Json], **detail: object) -> Any:
     idle = {"id": 0, "state": "idle", "task": None, "submitted_at": None, "n_ctx": 4096}
+    given = {"rows": rows, "tasks": tasks, "idle": idle, "detail": detail, "base": base("rewind.js")}
+    return evaluate("live/rewind.js", PAST, given)
+
+
+def test_a_past_state_shows_each_slot_as_it_stood_then() -> None:
     cold = task(6, 0, submitted=9.0, assigned=9.0, first_visit=10.0, prompt_done=11.0, first_token=11.0, finished=11.05)
-    ended = [cold | {"n_prompt": 4196, "n_cached": 0}, SHORT | {"n_prompt": 600, "n_cached": 100}]
-    expression = """await (async () => {
-      const { Track } = await import(new URL('./track.js', value.base));
-      const track = new Track();
-      track.add(value.rows);
-      const detail = { iterations: value.rows, tasks: value.tasks, marks: [] };
-      const state = { t: 99, slots: [value.idle, { ...value.idle, id: 1 }], health: { state: "up" }, missing: {}, marks: [] };
-      return module.rewound(state, { track, detail, tasks: value.tasks }, 9, 10.6);
-    })()"""
-    state = evaluate("live/rewind.js", expression, {"rows": BLOCKED, "tasks": ended, "idle": idle, "base": base("rewind.js")})
+    state = past(BLOCKED, [cold | {"n_prompt": 4196, "n_cached": 0}, SHORT | {"n_prompt": 600, "n_cached": 100}])
     told = [(slot["state"], slot["task"], slot["n_processed"]) for slot in state["slots"]]
     assert told == [("prompt", 6, 2048), ("waiting", 7, 0)]
     assert state["slots"][1]["waiting_for"] == "batch full, slot 0 took 2048 of 2048"
     assert [it["i"] for it in state["iterations"]] == [1, 2]
     assert (round(state["figures"]["worst_stall_s"], 2), state["figures"]["worst_stall_slot"]) == (1.0, 0)
+
+
+def test_what_is_not_kept_is_neither_idle_nor_zero() -> None:
+    for detail in ({"oldest": None}, {"oldest": 50.0}):
+        state = past([], [], **detail)
+        assert state["slots"] == []
+        assert (state["figures"]["prompt_tps"], state["queue"]["depth"]) == (None, None)
+        assert "not kept" in state["missing"]["slots"]
+    gone = past(BLOCKED[:1], [], gaps=[[9.2, 10.6, "no observer watched"]])
+    assert gone["slots"] == []
+    assert gone["missing"]["slots"] == "Nobody watched at the end of this time."
+    assert gone["figures"]["prompt_tps"] > 0
+    assert [slot["state"] for slot in past([], [])["slots"]] == ["idle", "idle"]

@@ -8,7 +8,7 @@ import { fairnessOf, fetchJson, History, past } from "./history.js";
 import { Lanes } from "./lanes.js";
 import { Map15 } from "./map.js";
 import { clock as clockText, spanWords } from "./range.js";
-import { rewound } from "./rewind.js";
+import { kept, rewound } from "./rewind.js";
 import { RangeBar } from "./rangebar.js";
 import { Slots } from "./slots.js";
 import { Stall } from "./stall.js";
@@ -121,8 +121,9 @@ export class Board {
       part.draw(state, state.t);
       part.tick?.(state.t);
     }
-    const told = fairness.why === undefined ? fairness : null;
-    this.fairness.draw(told, this.view.range, state, fairness.why);
+    const known = kept(found.detail, this.view.range.to).any;
+    const told = fairness.why === undefined && known ? fairness : null;
+    this.fairness.draw(told, this.view.range, state, known ? fairness.why : "Who was served then is not kept.");
     this.lanes.draw();
     this.map.draw(this.now());
     this.#tell(pastNote(found.detail, this.view.ends(), this.now()));
@@ -169,6 +170,7 @@ export class Board {
     }
     const found = this.past?.found;
     if (!found) return { track: EMPTY, tasks: [], slots: state.slots.map((slot) => ({ ...slot, state: "idle" })), marks: [], runs: this.runs, gaps: [], openUntil: 0, state, note: "" };
+    if (!kept(found.detail, view.range.to).any) return { track: EMPTY, tasks: [], slots: [], openUntil: 0, state: this.past.state, note: "" };
     const slots = state.slots.map((slot) => (slot.submitted_at && slot.submitted_at < view.range.to ? slot : { ...slot, state: "idle" }));
     return { track: found.track, tasks: found.tasks, slots, marks: found.detail.marks, runs: this.runs, gaps: found.detail.gaps, openUntil: Math.min(this.now(), Math.max(view.range.to, found.detail.to)), state, note: "" };
   }

@@ -63,13 +63,13 @@ export class Figures {
   // Over a past range: means of the rates, the deepest queue, the longest wait.
   #past(state) {
     const { figures } = state;
-    const rate = (value) => (value === null ? "" : grouped(value, value < 10 ? 1 : 0));
+    const rate = (value) => (value === null || value === undefined ? "" : grouped(value, value < 10 ? 1 : 0));
     const depths = (figures.queue_series ?? []).filter(([t], at, all) => (all[at + 1]?.[0] ?? Infinity) > state.past.from).map(([, v]) => v);
     this.#one("prompt", state, rate(figures.prompt_tps), "tokens/s", figures.prompt_series, "figures.prompt_tps", "mean of the range");
     this.#one("gen", state, rate(figures.gen_tps), "tokens/s", figures.gen_series, "figures.gen_tps", "mean of the range");
     this.#one("queue", state, depths.length ? grouped(Math.max(...depths)) : "", "tasks at most", figures.queue_series, "queue", `${grouped(state.queue.depth ?? 0)} at its end`, true);
     const worst = figures.worst_stall_s;
-    this.#one("stall", state, worst === null ? "" : worst.toFixed(1), "s", [], "figures.worst_stall_s", figures.worst_stall_slot === null ? "no slot waited" : `slot ${figures.worst_stall_slot}, within the range`);
+    this.#one("stall", state, worst === null || worst === undefined ? "" : worst.toFixed(1), "s", [], "figures.worst_stall_s", figures.worst_stall_slot === null ? "no slot waited" : `slot ${figures.worst_stall_slot}, within the range`);
   }
 
   #one(key, state, value, unit, series, name, words, step = false) {

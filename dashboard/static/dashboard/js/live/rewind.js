@@ -6,15 +6,34 @@ const BINS = 75;
 const STRIP = 120;
 const WORDS = { generating: "generating", prompt: "prompt", held: "held", waiting: "waiting", queued: "queued" };
 
+// Whether anything is kept of a range, and of the moment at its end. Pure.
+export function kept(detail, to) {
+  const any = detail.oldest !== null && detail.oldest !== undefined && to > detail.oldest;
+  return { any, end: any && !(detail.gaps ?? []).some(([a, b]) => a < to - 1 && b > to - 1) };
+}
+
+// What is not known of a moment is not shown as idle or as zero.
+function unknown(state, to, known) {
+  const why = known.any ? "Nobody watched at the end of this time." : "What the slots did then is not kept.";
+  const missing = { ...state.missing, slots: why, ...(known.any ? {} : { iterations: "The batches of this time are not kept.", figures: why, queue: "not kept" }) };
+  return { ...state, t: to, slots: [], missing, queue: { depth: null, oldest_s: null }, phase: null };
+}
+
+const NO_FIGURES = { prompt_tps: null, gen_tps: null, worst_stall_s: null, worst_stall_slot: null };
+
 export function rewound(state, found, from, to) {
   const { track, detail } = found;
+  const known = kept(detail, to);
+  const past = { from, to, iterations: detail.iterations.length };
+  if (!known.any) return { ...unknown(state, to, known), iterations: [], rows: [], marks: [], tasks: [], fairness: null, figures: NO_FIGURES, past };
   const tasks = bySlot(found.tasks, still(state, to), Math.max(to, state.t) + 1); // what runs on has no end here
   const slots = (state.slots ?? []).map((slot) => slotAt(slot, tasks.get(slot.id) ?? [], found, to));
   const iterations = detail.iterations.filter((it) => it.t <= to);
   return {
     ...state,
     t: to,
-    slots,
+    slots: known.end ? slots : [],
+    missing: known.end ? state.missing : unknown(state, to, known).missing,
     iterations: iterations.slice(-STRIP),
     rows: iterations,
     marks: detail.marks ?? state.marks,
@@ -22,7 +41,7 @@ export function rewound(state, found, from, to) {
     figures: figures(state, found, tasks, from, to),
     health: { ...state.health, seen_at: to },
     phase: null,
-    past: { from, to, iterations: iterations.length },
+    past: { ...past, iterations: iterations.length },
   };
 }
 
@@ -95,7 +114,7 @@ export function rates(iterations, from, to, bins = BINS) {
 }
 
 function figures(state, found, tasks, from, to) {
-  if (state.missing?.iterations) return { prompt_tps: null, gen_tps: null, worst_stall_s: null, worst_stall_slot: null };
+  if (state.missing?.iterations) return NO_FIGURES;
   const series = rates(found.detail.iterations, from, to);
   const mean = (points) => points.reduce((sum, [, v]) => sum + v, 0) / points.length;
   const worst = { s: 0, slot: null };

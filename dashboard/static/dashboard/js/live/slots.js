@@ -3,7 +3,7 @@ import { duration, grouped } from "../frame/format.js";
 import { attr, remark, set, show, slotClass } from "./dom.js";
 import { Detail } from "./detail.js";
 import { isPooled, Pool } from "./pool.js";
-import { ANSWERS, STATE_MARKS, summary } from "./words.js";
+import { ANSWERS, missing, STATE_MARKS, summary } from "./words.js";
 
 const MANY = 24;
 const AHEAD = "200px"; // rows a short way out of sight are written too, so that scrolling meets no old ones
@@ -94,7 +94,9 @@ export class Slots {
     this.pool.draw(state);
     this.#watch(state.slots.length > MANY);
     for (const node of [this.table, this.section.querySelector("[data-slots-side]")]) show(node, state.slots.length > 0);
-    show(this.section.querySelector("[data-noslots]"), state.slots.length === 0);
+    const none = this.section.querySelector("[data-noslots]");
+    show(none, state.slots.length === 0);
+    set(none, missing(state, "slots") || "The server has not told of its slots yet.");
     show(this.section.querySelector("[data-idle]"), !state.past && state.health.state === "up" && state.slots.length > 0 && state.slots.every((slot) => slot.state === "idle"));
     show(this.filter, state.slots.length > 12);
     this.section.querySelector("[data-scroll]").classList.toggle("long", state.slots.length > MANY);
