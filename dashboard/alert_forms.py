@@ -64,7 +64,9 @@ class RuleForm(forms.Form):
 
 def _initial(rule: Rule) -> dict[str, Any]:
     names = ("kind", "server", "threshold_s", "for_s", "clear_s", "severity", "enabled")
-    return {name: getattr(rule, name) for name in names} | {"recipients": rule.recipients.all() if rule.pk else []}
+    values = {name: getattr(rule, name) for name in names}
+    plain = {name: f"{value:g}" for name, value in values.items() if isinstance(value, float)}
+    return values | plain | {"recipients": rule.recipients.all() if rule.pk else []}
 
 
 def new_rule(kind: str) -> Rule:

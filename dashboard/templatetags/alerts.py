@@ -51,8 +51,16 @@ def seconds(value: float | None) -> str:
 
 
 @register.filter
+def setting(value: float) -> str:
+    """A rule's time: "at once", "2 s", "1 min 30 s"."""
+    if value == 0:
+        return "at once"
+    return present.duration(value) if value >= 60 else f"{value:g} s"
+
+
+@register.filter
 def stale(alert: Alert, limit_s: int = 20) -> bool:
-    """Whether an open alert has not been looked at for a while, so that nobody knows whether it still holds."""
+    """Whether what opened it was not found for a while: nobody knows whether it still holds, or it is about to close."""
     return alert.closed_at is None and (timezone.now() - alert.last_seen_at).total_seconds() > limit_s
 
 

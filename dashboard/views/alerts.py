@@ -58,6 +58,7 @@ def _listed(request: HttpRequest) -> dict[str, object]:
         "silences": selectors.silences(),
         "query": request.GET.urlencode(),
         "may_act": roles.may(request.user, Role.OPERATOR),
+        "form": SilenceForm(),
     }
 
 

@@ -18,6 +18,7 @@ PAUSES_S = (5.0, 20.0, 60.0, 300.0, 900.0)
 CLAIM_S = 120.0
 #: Alerts that ended longer ago are told to nobody: the page has them.
 TOLD_WITHIN = timedelta(hours=1)
+KEPT = timedelta(days=90)
 DIED = "the worker ended while it sent; the message may have arrived and is not sent again"
 NO_RECIPIENT = "its recipient was removed or switched off"
 
@@ -107,6 +108,15 @@ def failed(delivery: Delivery, error: str, *, again: bool, now: datetime | None 
 def _done(delivery: Delivery, outcome: str, error: str) -> None:
     row = Delivery.objects.filter(pk=delivery.pk, outcome=Outcome.SENDING)
     row.update(outcome=outcome, error=error[:300], done_at=timezone.now())
+
+
+def prune(now: datetime | None = None) -> int:
+    """Drops alerts, with their messages, and test messages that ended long ago. How many alerts they were."""
+    limit = (now or timezone.now()) - KEPT
+    old = list(Alert.objects.filter(closed_at__lt=limit).values_list("pk", flat=True)[:500])
+    Alert.objects.filter(pk__in=old).delete()
+    Delivery.objects.filter(alert=None, created_at__lt=limit).delete()
+    return len(old)
 
 
 def bury(now: datetime | None = None) -> int:

@@ -11,6 +11,8 @@ from scheduler_api.alerts.kinds import Spec
 
 #: Looks further apart than this do not show that anything held in between.
 LOOK_GAP_S = 10.0
+#: Of one rule on one server: a server where all wait would else open, and send, one for each client.
+MOST_OPEN = 20
 
 type Key = tuple[int, int | None, str]  # rule, server, what the finding is about
 
@@ -67,8 +69,14 @@ class Tracks:
         self.looked_at[pair] = now
         by_key = {(rule.id, server_id, finding.key): finding for finding in found}
         mine = [key for key in self.tracks if key[:2] == pair]
-        moved = [each for key in {*by_key, *mine} if (each := self._one(key, by_key.get(key), rule, now)) is not None]
-        return sorted(moved, key=lambda each: each.key[2])
+        room = MOST_OPEN - sum(self.tracks[key].open for key in mine)
+        moved: list[Transition] = []
+        for key in sorted({*by_key, *mine}, key=lambda each: each[2]):
+            each = self._one(key, by_key.get(key), rule, now, room > 0)
+            if each is not None:
+                moved.append(each)
+                room -= isinstance(each, Opened)
+        return moved
 
     def _interrupt(self, pair: tuple[int, int | None]) -> None:
         """Nothing was known for a while: what had not opened begins anew, what is open stays."""
@@ -78,10 +86,10 @@ class Tracks:
             else:
                 self.tracks[key].gone_since = None
 
-    def _one(self, key: Key, finding: Finding | None, rule: Spec, now: float) -> Transition | None:
+    def _one(self, key: Key, finding: Finding | None, rule: Spec, now: float, room: bool) -> Transition | None:
         track = self.tracks.get(key)
         if track is None or not track.open:
-            return self._before(key, track, finding, rule, now)
+            return self._before(key, finding, rule, now, room)
         if finding is not None:
             track.finding, track.seen_at, track.gone_since = finding, now, None
             track.peak_s = max(track.peak_s, finding.value_s)
@@ -92,13 +100,13 @@ class Tracks:
         del self.tracks[key]
         return Closed(key, now, track.peak_s)
 
-    def _before(self, key: Key, track: Track | None, finding: Finding | None, rule: Spec, now: float) -> Transition | None:
+    def _before(self, key: Key, finding: Finding | None, rule: Spec, now: float, room: bool) -> Transition | None:
         if finding is None or not finding.over:
             self.tracks.pop(key, None)
             return None
         track = self.tracks.setdefault(key, Track(now))
         track.finding, track.seen_at, track.peak_s = finding, now, max(track.peak_s, finding.value_s)
-        if now - track.began < rule.for_s:
+        if now - track.began < rule.for_s or not room:
             return None
         track.open = True
         return Opened(key, track.began, now, finding)

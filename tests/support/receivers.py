@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ class Webhook:
 
 
 @contextmanager
-def webhook(*statuses: int, location: str = "") -> Iterator[Webhook]:
+def webhook(*statuses: int, location: str = "", tls: ssl.SSLContext | None = None) -> Iterator[Webhook]:
     kept = Webhook(list(statuses) or [200], location)
 
     class Handler(BaseHTTPRequestHandler):
@@ -58,6 +59,8 @@ def webhook(*statuses: int, location: str = "") -> Iterator[Webhook]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     kept.url = f"http://127.0.0.1:{server.server_address[1]}"
     with _served(server):
         yield kept

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import socket
+import ssl
 import time
 from typing import Any
 
 import pytest
+import trustme
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -128,6 +130,28 @@ def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: py
         monkeypatch.setattr("scheduler_api.alerts.addresses.socket.getaddrinfo", leads)
         assert after(delivery).outcome == Outcome.SENT
     assert receiver.got[0].headers["host"] == f"hooks.example.org:{port}"
+
+
+def test_over_tls_the_certificate_is_checked_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, real = trustme.CA(), socket.getaddrinfo
+    serves, trusts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("hooks.example.org").configure_cert(serves)
+    authority.configure_trust(trusts)
+    monkeypatch.setattr("scheduler_api.wire._tls", lambda: trusts)
+
+    def leads(host: str, *args: Any, **options: Any) -> Any:
+        return real("127.0.0.1" if host.endswith("example.org") else host, *args, **options)
+
+    monkeypatch.setattr("scheduler_api.alerts.addresses.socket.getaddrinfo", leads)
+    with webhook(tls=serves) as receiver:
+        port = receiver.url.rpartition(":")[2]
+        delivery = message(f"https://hooks.example.org:{port}/x")
+        assert after(delivery).outcome == Outcome.SENT
+        Recipient.objects.update(address=f"https://other.example.org:{port}/x")
+        again = outbox.claim(outbox.test(Recipient.objects.get()).pk)
+        assert again is not None
+        assert after(again).outcome == Outcome.PENDING
+    assert len(receiver.got) == 1
 
 
 def mailer(settings: Settings, port: int) -> None:

@@ -95,3 +95,12 @@ def test_a_message_whose_worker_died_is_not_sent_again(told: Rule, server: Serve
     assert outbox.due(later) == []
     row = Delivery.objects.get()
     assert (row.outcome, row.error) == (Outcome.UNCERTAIN, outbox.DIED)
+
+
+def test_alerts_are_kept_for_ninety_days(told: Rule, server: Server) -> None:
+    old, still = alert(told, server, closed=True), alert(told, server, key="client old", ago_s=200 * 86_400.0)
+    outbox.announce()
+    assert outbox.prune() == 0
+    assert outbox.prune(timezone.now() + timedelta(days=91)) == 1
+    assert list(Alert.objects.values_list("pk", flat=True)) == [still.pk]
+    assert not Delivery.objects.filter(alert_id=old.pk).exists()

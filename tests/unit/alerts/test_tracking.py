@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scheduler_api.alerts.conditions import Finding
 from scheduler_api.alerts.kinds import Kind, Spec, in_force
-from scheduler_api.alerts.tracking import Closed, Opened, Tracks, Transition
+from scheduler_api.alerts.tracking import MOST_OPEN, Closed, Opened, Tracks, Transition
 
 RULE = Spec(1, Kind.QUEUE_AGE, None, threshold_s=60.0, for_s=5.0, clear_s=10.0)
 
@@ -99,3 +99,13 @@ def test_a_servers_own_rule_takes_the_place_of_the_one_for_all() -> None:
     other = Spec(3, Kind.STARVING, None, 5.0, 0.0, 10.0)
     assert in_force([RULE, own, other], 7) == [own, other]
     assert in_force([RULE, own, other], 8) == [RULE, other]
+
+
+def test_a_server_where_all_wait_opens_a_bounded_number_and_more_as_those_close() -> None:
+    tracks = Tracks()
+    many = [finding for n in range(50) for finding in found(61.0, f"client {n:02}")]
+    opened = [each for second in range(8) for each in tracks.step(RULE, 7, many, float(second))]
+    assert [each.key[2] for each in opened] == [f"client {n:02}" for n in range(MOST_OPEN)]
+    later = [each for second in range(8, 20) for each in tracks.step(RULE, 7, many[5:], float(second))]
+    assert sum(isinstance(each, Closed) for each in later) == 5
+    assert len(tracks.open()) == MOST_OPEN
