@@ -95,6 +95,15 @@ def test_a_task_whose_assignment_is_not_known_begins_when_the_slot_was_free() ->
     assert kinds(found)[-1] == ("waiting", 11.1, 12.0)
 
 
+def test_what_goes_on_since_the_last_batch_is_one_stretch_with_it() -> None:
+    rows = [iteration(1, 10.0, 100, prompt=[[0, 10]]), iteration(2, 10.1, 400, prompt=[[1, 900]], held=[0])]
+    times = {"submitted_at": 10.0, "first_visit_at": 10.0, "prompt_done_at": 10.1, "first_token_at": None}
+    slot = {"id": 0, "state": "held", "task": 1, "client": "", "waiting_for": "held: cohort 1 waits for slot 1"} | times
+    found = segments(rows, [], 0, (10.0, 12.0), [slot])
+    assert kinds(found) == [("prompt", 10.0, 10.1), ("held", 10.1, 12.0)]
+    assert found[1]["open"] is True
+
+
 def test_held_slots_and_pauses_of_generation_are_no_service() -> None:
     rows = [
         iteration(1, 0.0, 100, prompt=[[0, 10]], phase="pp", cohort=3),

@@ -107,13 +107,13 @@ function piece(out, track, lane, slot, task, from, to, tail) {
   const known = track.knows(middle);
   const wait = waited(lane, from, to);
   const kind = tail && task.open ? openKind(task) : stageKind(task, middle, known, wait, to - from);
+  const lost = kind === "generating" ? null : track.between(from, to) ?? wait;
   const last = out.at(-1);
-  if (kind === "generating" && last?.kind === kind && last.task === task.task && from - last.to < LEAST_S) {
-    last.to = to;
-    last.open = tail && task.open;
+  if (last?.kind === kind && last.task === task.task && from - last.to < LEAST_S) {
+    // What goes on beyond the last batch that is known is the same stretch.
+    Object.assign(last, { to, open: tail && task.open, j: lost?.j ?? last.j });
     return;
   }
-  const lost = kind === "generating" ? null : track.between(from, to) ?? wait;
   out.push({
     kind, slot, from, to, task: task.task, client: task.client, i: lost?.i ?? null, j: lost?.j ?? null, n: 0,
     why: wait?.why || (tail && task.open ? task.waits ?? "" : ""), open: tail && task.open,
