@@ -1,7 +1,7 @@
 """HTTP/1.1 for the load generator: one asyncio protocol a connection, kept alive, its answers parsed in C (httptools).
 
 Bytes go from the socket straight to a `Reading`, within the callback that got them: no task wakes for a piece of a stream, so
-its time is the time at which the loop saw it, and one process reads many streams (docs/adr/0019). Redirects and the
+its time is the time at which the loop saw it, and one process reads many streams (docs/adr/0021). Redirects and the
 environment's proxies do not exist here.
 """
 
@@ -55,6 +55,7 @@ class _Connection(asyncio.Protocol):
         self._content_type = ""
         self._framed = False
         self._any = False
+        self._pieces: list[bytes] = []
 
     # -- a request ----------------------------------------------------------------------------------------------------
 
@@ -92,6 +93,9 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
+            self._flush()
+        except (StreamRefused, EventTooLarge) as error:
+            self._fail(error)
         except httptools.HttpParserUpgrade:
             self._fail(_Broken("the server wants to change the protocol"))
         except httptools.HttpParserCallbackError as error:
@@ -124,10 +128,17 @@ class _Connection(asyncio.Protocol):
             self._reading.headers(status, self._content_type)
 
     def on_body(self, body: bytes) -> None:
-        reading = self._reading
+        self._pieces.append(body)
+
+    def _flush(self) -> None:
+        """What one look at the socket brought, as one piece: a server's chunks that came together were seen at the same time."""
+        reading, pieces = self._reading, self._pieces
+        if not pieces:
+            return
+        self._pieces = []
         if reading is None or reading.over:
             return
-        if reading.take(body):
+        if reading.take(pieces[0] if len(pieces) == 1 else b"".join(pieces)):
             self._settle(False)
         elif self._leave_tokens is not None and reading.seen >= self._leave_tokens:
             self._settle(True)
@@ -135,6 +146,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         assert self._parser is not None
         if self._parser.get_status_code() >= 200:
+            self._flush()
             self.usable = self.usable and self._parser.should_keep_alive()
             self._complete()
 

@@ -108,8 +108,8 @@ class Reading:
             if self.status == 200 or len(self._body) < ERROR_BODY_BYTES:
                 self._body += piece
             return False
-        for event in self._parser.feed(piece):
-            self._event(event.data, now)
+        for data in self._parser.feed_data(piece):
+            self._event(data, now)
         return self.over
 
     def end(self) -> None:
@@ -122,15 +122,15 @@ class Reading:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _event(self, data: str, now: float) -> None:
+    def _event(self, data: str | bytes, now: float) -> None:
         if self.over:
-            return
-        if data == "[DONE]":
-            self.done_at, self.over = now, True
             return
         try:
             message = orjson.loads(data)
         except orjson.JSONDecodeError:
+            if data in ("[DONE]", b"[DONE]"):
+                self.done_at, self.over = now, True
+                return
             raise StreamRefused("The stream holds an event that is not JSON.") from None
         if not isinstance(message, dict):
             raise StreamRefused("The stream holds an event that is not a JSON object.")

@@ -78,7 +78,7 @@ class Runner:
         """
         self._plan = plan
         self._keep = {piece.request for each in plan.requests for piece in each.pieces if isinstance(piece, AnswerOf)}
-        self._ready = {each.number: self._encode(each, {}) for each in plan.requests if each.number not in self._late(plan)}
+        self._ready = {each.number: self._encode(each, {}) for each in plan.requests if not _holds_answers(each)}
         self._waits = {each.number: len(each.after) for each in plan.requests}
         self._followers: dict[int, list[Planned]] = defaultdict(list)
         for each in plan.requests:
@@ -102,10 +102,6 @@ class Runner:
     @property
     def partial(self) -> tuple[Record, ...]:
         return tuple(record for _, record in sorted(self._records.items()))
-
-    @staticmethod
-    def _late(plan: Plan) -> set[int]:
-        return {each.number for each in plan.requests if any(isinstance(piece, AnswerOf) for piece in each.pieces)}
 
     async def _wait_for_work(self) -> None:
         """Until something is due; a request that ended may have made a chained one due."""
@@ -159,3 +155,7 @@ class Runner:
         leave = request.leave
         limits = Limits(self._silence_s, leave.seconds if leave else None, leave.tokens if leave else None)
         return await self._wire.exchange(encoded, lambda: Reading(self._clock.now, keep=keep), limits)
+
+
+def _holds_answers(request: Planned) -> bool:
+    return any(isinstance(piece, AnswerOf) for piece in request.pieces)

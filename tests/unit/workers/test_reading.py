@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_api.kinds.sse import EventParser
 from workers.load.reading import Answer, Outcome, Reading, StreamRefused
 
 ROLE = {"choices": [{"finish_reason": None, "index": 0, "delta": {"role": "assistant", "content": None}}]}
@@ -144,3 +145,16 @@ def test_a_whole_body_has_an_end_and_no_first_token() -> None:
 def test_another_status_is_refused_with_the_servers_reason(body: bytes, sentence: str) -> None:
     with pytest.raises(StreamRefused, match=sentence):
         read([body], status=401, kind="application/json")
+
+
+LINES = st.sampled_from(["data: a", "data:b", "data", ": note", "event: x", "id: 4", "", "", "data: é", "retry: 1", "dat"])
+
+
+@given(st.lists(LINES, max_size=12), st.lists(st.integers(0, 200), max_size=8), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_the_quick_way_through_events_gives_the_same_data(lines: list[str], cuts: list[int], line_end: str) -> None:
+    whole = "".join(line + line_end for line in lines).encode()
+    edges = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
+    slow, quick = EventParser(), EventParser()
+    for a, b in pairwise(edges):
+        expected = [event.data for event in slow.feed(whole[a:b])]
+        assert [data.decode() if isinstance(data, bytes) else data for data in quick.feed_data(whole[a:b])] == expected
