@@ -3,7 +3,7 @@ for a while. What is not known changes nothing. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler_api.alerts.conditions import Finding, Found
@@ -14,7 +14,8 @@ LOOK_GAP_S = 10.0
 #: Of one rule on one server: a server where all wait would else open, and send, one for each client.
 MOST_OPEN = 20
 
-type Key = tuple[int, int | None, str]  # rule, server, what the finding is about
+type Pair = tuple[int, int | None]  # rule, server
+type Key = tuple[int, int | None, str]  # and what the finding is about
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,73 +53,82 @@ class Track:
 class Tracks:
     """All rules and servers. `step` is given one rule's findings on one server at a time."""
 
-    tracks: dict[Key, Track] = field(default_factory=dict)
-    looked_at: dict[tuple[int, int | None], float] = field(default_factory=dict)
+    tracks: dict[Pair, dict[str, Track]] = field(default_factory=dict)
+    looked_at: dict[Pair, float] = field(default_factory=dict)
 
     def adopt(self, key: Key, began: float, peak_s: float) -> None:
         """An alert that is open already, as an earlier observer left it."""
-        self.tracks[key] = Track(began, open=True, peak_s=peak_s, seen_at=began)
+        self.tracks.setdefault(key[:2], {})[key[2]] = Track(began, open=True, peak_s=peak_s, seen_at=began)
 
     def step(self, rule: Spec, server_id: int | None, found: Found, now: float) -> list[Transition]:
         pair = (rule.id, server_id)
-        if found is None or now - self.looked_at.get(pair, now) > LOOK_GAP_S:
-            self._interrupt(pair)
+        mine = self.tracks.get(pair, {})
+        if mine and (found is None or now - self.looked_at.get(pair, now) > LOOK_GAP_S):
+            mine = self.tracks[pair] = _interrupted(mine)
         if found is None:
             self.looked_at.pop(pair, None)
             return []
         self.looked_at[pair] = now
-        by_key = {(rule.id, server_id, finding.key): finding for finding in found}
-        mine = [key for key in self.tracks if key[:2] == pair]
-        room = MOST_OPEN - sum(self.tracks[key].open for key in mine)
+        if not found and not mine:
+            return []
+        return self._step(rule, pair, {finding.key: finding for finding in found}, now)
+
+    def _step(self, rule: Spec, pair: Pair, by_key: Mapping[str, Finding], now: float) -> list[Transition]:
+        mine = self.tracks.setdefault(pair, {})
+        room = MOST_OPEN - sum(track.open for track in mine.values())
         moved: list[Transition] = []
-        for key in sorted({*by_key, *mine}, key=lambda each: each[2]):
-            each = self._one(key, by_key.get(key), rule, now, room > 0)
+        for about in sorted({*by_key, *mine}):
+            finding, track, key = by_key.get(about), mine.get(about), (*pair, about)
+            if track is not None and track.open:
+                each = _while_open(mine, key, track, finding, rule, now)
+            else:
+                each = _before(mine, key, finding, rule, now, room > 0)
             if each is not None:
                 moved.append(each)
                 room -= isinstance(each, Opened)
         return moved
 
-    def _interrupt(self, pair: tuple[int, int | None]) -> None:
-        """Nothing was known for a while: what had not opened begins anew, what is open stays."""
-        for key in [key for key in self.tracks if key[:2] == pair]:
-            if not self.tracks[key].open:
-                del self.tracks[key]
-            else:
-                self.tracks[key].gone_since = None
-
-    def _one(self, key: Key, finding: Finding | None, rule: Spec, now: float, room: bool) -> Transition | None:
-        track = self.tracks.get(key)
-        if track is None or not track.open:
-            return self._before(key, finding, rule, now, room)
-        if finding is not None:
-            track.finding, track.seen_at, track.gone_since = finding, now, None
-            track.peak_s = max(track.peak_s, finding.value_s)
-            return None
-        track.gone_since = track.gone_since if track.gone_since is not None else now
-        if now - track.gone_since < rule.clear_s:
-            return None
-        del self.tracks[key]
-        return Closed(key, now, track.peak_s)
-
-    def _before(self, key: Key, finding: Finding | None, rule: Spec, now: float, room: bool) -> Transition | None:
-        if finding is None or not finding.over:
-            self.tracks.pop(key, None)
-            return None
-        track = self.tracks.setdefault(key, Track(now))
-        track.finding, track.seen_at, track.peak_s = finding, now, max(track.peak_s, finding.value_s)
-        if now - track.began < rule.for_s or not room:
-            return None
-        track.open = True
-        return Opened(key, track.began, now, finding)
-
-    def close_others(self, kept: Iterable[tuple[int, int | None]], now: float, why: str) -> list[Transition]:
+    def close_others(self, kept: Iterable[Pair], now: float, why: str) -> list[Transition]:
         """Closes what belongs to no rule and server that is still looked at."""
-        pairs = set(kept)
-        gone = [key for key in self.tracks if key[:2] not in pairs]
-        closed = [Closed(key, now, self.tracks[key].peak_s, why) for key in gone if self.tracks[key].open]
-        for key in gone:
-            del self.tracks[key]
-        return [*closed]
+        closed: list[Transition] = []
+        for pair in self.tracks.keys() - set(kept):
+            gone = self.tracks.pop(pair)
+            closed += [Closed((*pair, about), now, track.peak_s, why) for about, track in gone.items() if track.open]
+        return closed
 
     def open(self) -> dict[Key, Track]:
-        return {key: track for key, track in self.tracks.items() if track.open}
+        return {(*pair, about): track for pair, mine in self.tracks.items() for about, track in mine.items() if track.open}
+
+
+def _interrupted(mine: Mapping[str, Track]) -> dict[str, Track]:
+    """Nothing was known for a while: what had not opened begins anew, what is open stays."""
+    kept = {about: track for about, track in mine.items() if track.open}
+    for track in kept.values():
+        track.gone_since = None
+    return kept
+
+
+def _while_open(
+    mine: dict[str, Track], key: Key, track: Track, finding: Finding | None, rule: Spec, now: float
+) -> Transition | None:
+    if finding is not None:
+        track.finding, track.seen_at, track.gone_since = finding, now, None
+        track.peak_s = max(track.peak_s, finding.value_s)
+        return None
+    track.gone_since = track.gone_since if track.gone_since is not None else now
+    if now - track.gone_since < rule.clear_s:
+        return None
+    del mine[key[2]]
+    return Closed(key, now, track.peak_s)
+
+
+def _before(mine: dict[str, Track], key: Key, finding: Finding | None, rule: Spec, now: float, room: bool) -> Transition | None:
+    if finding is None or not finding.over:
+        mine.pop(key[2], None)
+        return None
+    track = mine.setdefault(key[2], Track(now))
+    track.finding, track.seen_at, track.peak_s = finding, now, max(track.peak_s, finding.value_s)
+    if now - track.began < rule.for_s or not room:
+        return None
+    track.open = True
+    return Opened(key, track.began, now, finding)

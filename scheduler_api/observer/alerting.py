@@ -16,7 +16,7 @@ from scheduler_api.alerts import conditions, store
 from scheduler_api.alerts.kinds import Kind, Spec, in_force
 from scheduler_api.alerts.models import Alert
 from scheduler_api.alerts.progress import Progress
-from scheduler_api.alerts.tracking import Key, Track, Tracks, Transition
+from scheduler_api.alerts.tracking import Key, Pair, Track, Tracks, Transition
 from scheduler_api.frames import State
 from scheduler_api.observer.publisher import Publisher
 
@@ -35,7 +35,7 @@ type States = Callable[[], Mapping[int, State | None] | None]
 
 @dataclass(slots=True)
 class Lookout:
-    """Rules, tracks and what of them is not written yet. `look` is pure but for its own fields; `run` does the rest."""
+    """Rules, tracks and what of them is not written yet. `look` does no I/O; `run` does the rest."""
 
     states: States
     publisher: Publisher
@@ -63,11 +63,11 @@ class Lookout:
         await self.publisher.beat(now)
         if now < self.not_before:
             if self.adopted:
-                self._take(self.look(now))
+                await self.look(now)
             return
         try:
             await self._read(now)
-            self._take(self.look(now))
+            await self.look(now)
             await self._write(now)
         except DatabaseError as error:
             self.not_before = now + RETRY_S
@@ -99,22 +99,28 @@ class Lookout:
     def _progress(self, server_id: int) -> Progress:
         return self.progress.setdefault(server_id, Progress())
 
-    def look(self, now: float) -> list[Transition]:
+    async def look(self, now: float) -> None:
+        """One look at every server, with a turn for others between two of them."""
         states = self.states()
         if states is None:
-            return []
-        pairs, found = [], []
+            return
+        pairs: list[Pair] = []
         for server_id, state in states.items():
-            progress = self._progress(server_id)
-            conditions.observe(state, progress, now)
-            for rule in in_force(self.rules, server_id):
-                if rule.kind is Kind.OBSERVER_LOST:
-                    continue
-                pairs.append((rule.id, server_id))
-                seen = conditions.find(rule.kind, state, progress, now, rule.threshold_s)
-                found += self.tracks.step(rule, server_id, seen, now)
+            rules = [rule for rule in in_force(self.rules, server_id) if rule.kind is not Kind.OBSERVER_LOST]
+            pairs += [(rule.id, server_id) for rule in rules]
+            self._take(self._look_at(server_id, state, rules, now))
+            await asyncio.sleep(0)
         self.progress = {pk: progress for pk, progress in self.progress.items() if pk in states}
-        return found + self.tracks.close_others(pairs, now, store.SWITCHED_OFF)
+        self._take(self.tracks.close_others(pairs, now, store.SWITCHED_OFF))
+
+    def _look_at(self, server_id: int, state: State | None, rules: list[Spec], now: float) -> list[Transition]:
+        progress = self._progress(server_id)
+        conditions.observe(state, progress, now)
+        found: list[Transition] = []
+        for rule in rules:
+            seen = conditions.find(rule.kind, state, progress, now, rule.threshold_s)
+            found += self.tracks.step(rule, server_id, seen, now)
+        return found
 
     def _take(self, transitions: list[Transition]) -> None:
         self.waiting = [*self.waiting, *transitions][-MOST_WAITING:]
