@@ -56,6 +56,19 @@ def test_a_gap_and_a_repeat_do_not_follow() -> None:
     assert told == [False, False, True, False]
 
 
+def test_a_servers_clock_is_told_from_batches_that_just_ended_and_not_from_old_ones() -> None:
+    def frame(t: float, i: int, end: float) -> dict[str, object]:
+        return {"t": t, "iterations": [{"i": i, "t": end - 0.1, "run_ms": 100}]}
+
+    told = """(() => {
+      const skew = new module.Skew();
+      return value.map((state) => { skew.see(state); return Math.round(skew.value); });
+    })()"""
+    idle_then_ahead = [frame(1000, 5, 100), frame(1001, 5, 100), frame(1002, 6, 1031.9), frame(1003, 7, 1032.5)]
+    assert evaluate("live/state.js", told, idle_then_ahead) == [0, 0, 30, 30]
+    assert evaluate("live/state.js", told, [frame(1000, 5, 999.9), frame(1001, 6, 1000.4)]) == [0, 0]
+
+
 def test_policy_words_and_summaries_read_alike_on_both_sides() -> None:
     slots = EXAMPLES["wide"](1).state()["slots"]
     values = [None, True, False, 512, "shortest_first"]

@@ -1,6 +1,6 @@
 // The page of one server: the state in the page first, then the feed's; or a past range, from the console's detail.
 import { Feed } from "./live/feed.js";
-import { Clock } from "./live/state.js";
+import { Clock, Skew } from "./live/state.js";
 import { Status } from "./live/status.js";
 import { Head } from "./live/head.js";
 import { Board } from "./live/board.js";
@@ -15,11 +15,13 @@ const script = document.querySelector("[data-live-page]");
 const page = document.querySelector("[data-page]");
 const first = JSON.parse(document.getElementById("state").textContent);
 const clock = new Clock();
+const skew = new Skew();
+const serverNow = () => clock.now() + skew.value; // times of slots, batches and tasks are the server's clock
 const button = document.querySelector("[data-pause]");
 const status = new Status(document.querySelector("[data-live]"), button);
-const view = new View(() => clock.now(), turned);
+const view = new View(serverNow, turned);
 const always = first ? [new Head(page), new Strips(), new Units(page)] : []; // true of now, whatever range is shown
-const board = first ? new Board(page, script.dataset, view, clock) : null;
+const board = first ? new Board(page, script.dataset, view, serverNow) : null;
 let pending = null;
 
 function draw() {
@@ -36,6 +38,7 @@ function draw() {
 function told(state) {
   if (!first) return location.reload(); // the parts of the page are made by the server, from the first state it has
   clock.see(state.t);
+  skew.see(state);
   status.hear();
   board.see(state);
   if (pending === null) requestAnimationFrame(draw);

@@ -21,8 +21,9 @@ const OF_FRAMES_S = 60; // the range that a frame's fairness is over
 const RUNS_EVERY_MS = 15_000;
 
 export class Board {
-  constructor(page, { api, runs, plotly }, view, clock) {
-    Object.assign(this, { view, clock, api, runsAt: runs });
+  // `now()` is the server's time.
+  constructor(page, { api, runs, plotly }, view, now) {
+    Object.assign(this, { view, now, api, runsAt: runs });
     this.state = null;
     this.past = null; // {key, state, found, fairness} of the fixed range
     this.runs = [];
@@ -40,10 +41,6 @@ export class Board {
     this.stall.draw();
     setTimeout(() => this.map.fill(this.now()), 400);
     setInterval(() => this.#fetchRuns(), RUNS_EVERY_MS);
-  }
-
-  now() {
-    return this.clock.now();
   }
 
   // Each new state, whatever is shown.

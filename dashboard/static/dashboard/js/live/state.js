@@ -1,6 +1,10 @@
 // The browser's copy of a server's state. docs/protocol.md, section 2: apply(state, delta) equals the next state.
+import { endOf } from "./track.js";
+
 export const KEPT_ITERATIONS = 120;
 export const KEPT_TASKS = 120;
+const SEEN = 40;
+const LEAST_SKEW_S = 2;
 
 export function apply(state, delta) {
   const next = { ...state, ...(delta.set ?? {}), seq: delta.seq, t: delta.t };
@@ -38,5 +42,24 @@ export class Clock {
 
   now() {
     return Date.now() / 1000 - (this.#offset ?? 0);
+  }
+}
+
+// How far a server's clock is ahead of the console's: from batches that end between two frames, which are told of at once. A difference
+// that a slow way could explain counts as none.
+export class Skew {
+  #seen = [];
+  #last = null;
+
+  see(state) {
+    const newest = state.iterations?.at(-1);
+    if (!newest) return;
+    if (this.#last !== null && newest.i > this.#last) this.#seen = [...this.#seen, endOf(newest) - state.t].slice(-SEEN);
+    this.#last = newest.i;
+  }
+
+  get value() {
+    const most = Math.max(...this.#seen);
+    return Number.isFinite(most) && Math.abs(most) > LEAST_SKEW_S ? most : 0;
   }
 }
