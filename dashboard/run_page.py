@@ -185,8 +185,12 @@ def conditions(run: Run) -> list[tuple[str, str]]:
         ("Prompts", _prompts(tokens)),
         (
             "Short one sent after",
-            f"{run.share * 100:.3g} % of the cold one's time alone, and up to one batch, drawn for each pair",
+            ""
+            if run.scenario_text
+            else f"{run.share * 100:.3g} % of the cold one's time alone, and up to one batch, drawn for each pair",
         ),
+        ("Load of a block", _planned(known)),
+        ("Fitted", _fitted(known)),
         ("Alone", _alone(known)),
         ("Random", f"fresh prompts in each block, seed {run.seed}"),
         ("Clock", f"the server's was off by {words.span(abs(known['clock_offset_s']))}" if known.get("clock_offset_s") else ""),
@@ -209,6 +213,24 @@ def _prompts(tokens: Mapping[str, Any]) -> str:
         return ""
     cold, short, depth = (words.whole(tokens[key]) for key in ("cold", "short", "depth"))
     return f"{cold} cold; {short} short on {depth} warm; {tokens.get('n_predict', 1)} generated"
+
+
+def _planned(known: Mapping[str, Any]) -> str:
+    planned = known.get("planned")
+    if not planned:
+        return ""
+    requests, prompt, output = (words.whole(planned[name]) for name in ("requests", "prompt_tokens", "output_tokens"))
+    return f"{requests} requests, {prompt} prompt tokens, {output} to generate"
+
+
+def _fitted(known: Mapping[str, Any]) -> str:
+    """What the calibration found, and what sizes and times were multiplied by."""
+    fitted = known.get("fitted")
+    if not fitted:
+        return ""
+    speed, written_for = (words.whole(round(fitted[name])) for name in ("speed", "written_for"))
+    factors = f"sizes × {fitted['scale']:.3g}, times × {fitted['times']:.3g}"
+    return f"{speed} prompt tokens a second alone, written for {written_for}: {factors}"
 
 
 def _alone(known: Mapping[str, Any]) -> str:
@@ -246,5 +268,7 @@ def checks(run: Run, samples: list[Sample]) -> list[Line]:
 def command(run: Run) -> str:
     """What starts the same experiment again from a shell."""
     sides = [f"--{side} '{json.dumps(policy, sort_keys=True)}'" for side, policy in (("a", run.policy_a), ("b", run.policy_b))]
-    size = f"--pairs {run.repetitions} --scale {run.scale:g} --share {run.share:g}"
+    size = f"--pairs {run.repetitions} --scale {'auto' if run.scale_auto else f'{run.scale:g}'}"
+    if not run.scenario_text:
+        size += f" --share {run.share:g}"
     return f"python manage.py experiment {run.scenario} --server '{run.server.name}' \\\n  {' '.join(sides)} \\\n  {size}"

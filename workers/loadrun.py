@@ -35,6 +35,7 @@ from workers.scenarios.streams import LoadScenario
 from workers.survey import survey
 
 PROBE_TOKENS = 1024  # of the prompt that measures the server's speed
+COUNTED_WORDS = 32
 SHORTEST_LIMIT_S = 60.0
 MOST_SEED = 1 << 48
 
@@ -62,8 +63,9 @@ class LoadRun(Conductor):
     def _look(self) -> None:
         server = self.run.server
         self.survey = survey(server, adapters=self.scenario.adapters_needed > 0)
-        self.switches = self.survey.policy is not None
-        self.clock_offset_s = target.clock_offset_s(server) if self.switches else 0.0
+        self.is_engine = self.survey.policy is not None
+        self.switches = self.is_engine and bool(self.run.policy_a or self.run.policy_b)
+        self.clock_offset_s = target.clock_offset_s(server) if self.is_engine else 0.0
         self.dialect, self.sizes = self._dialect()
         if self.survey.busy:
             slots = ", ".join(map(str, self.survey.busy))
@@ -91,19 +93,9 @@ class LoadRun(Conductor):
         self.say(0, "Calibration: the server's speed")
         n_ctx = self.survey.can.n_ctx
         tokens = PROBE_TOKENS if n_ctx is None else max(16, min(PROBE_TOKENS, n_ctx // 2))
-        asked = tuple(
-            Planned(
-                place,
-                "calibration",
-                0.0 if place == 0 else None,
-                (Piece(f"calibration:{place}", tokens),),
-                1,
-                place,
-                (place - 1,) if place else (),
-            )
-            for place in range(2)
-        )
-        load = self._send(Plan(asked, ()))
+        if isinstance(self.dialect, Chat):
+            self.dialect.tokens_a_word = self._tokens_a_word()
+        load = self._send(Plan(_one_after_the_other(tokens), ()))
         add_records(block, load.records, frozenset())
         last = load.records[-1].answer
         if last.outcome is not Outcome.OK or last.done_at is None:
@@ -114,6 +106,16 @@ class LoadRun(Conductor):
         seconds = prompt_ms / 1000.0 if isinstance(prompt_ms, int | float) and prompt_ms > 0 else wall_s
         self._fit(max(1.0, computed / max(seconds, 1e-6)))
         recording.close_block(block, {"iterations": [], "left_out": 0, "requests": request_rows(load.records)}, [])
+
+    def _tokens_a_word(self) -> float:
+        """From two lengths, so that what a chat template puts around the text does not count."""
+        few, many = (
+            self._send(Plan(_one_after_the_other(n)[:1], ())).records[0].answer for n in (COUNTED_WORDS, 3 * COUNTED_WORDS)
+        )
+        if few.n_prompt is None or many.n_prompt is None or many.n_prompt <= few.n_prompt:
+            self.warn("The server does not say how many tokens a prompt has, so prompts have a word for each token planned.")
+            return 1.0
+        return (many.n_prompt - few.n_prompt) / (2 * COUNTED_WORDS)
 
     def _fit(self, speed: float) -> None:
         """Chooses the scale where the run leaves it open, and refuses what cannot run here."""
@@ -151,12 +153,11 @@ class LoadRun(Conductor):
         return scale
 
     def block(self, index: int, pair: int, arm: str, reason: str) -> None:
-        version = self.switcher.to(arm, reason) if self.switches else None
+        version = self.switcher.to(arm, reason) if self.switches else (self.survey.policy or {}).get("version")
         block = recording.open_block(self.run, index, pair, arm, version)
         plan = self._plan(pair, f"{pair}{arm}", self.scaling)
         self._warm(block, index, plan)
-        mark = self.mark() if self.switches else 0
-        self.done = 0
+        mark = self.mark() if self.is_engine else 0
         load = self._send(plan)
         where = f"Pair {pair}, arm {arm}"
         iterations = self._iterations(where, mark, index, version)
@@ -198,7 +199,7 @@ class LoadRun(Conductor):
         return Runner(wire, self.dialect, self.clock, silence_s=self.limit_s)
 
     def _iterations(self, where: str, mark: int, index: int, version: int | None) -> list[dict[str, Any]]:
-        if not self.switches or version is None:
+        if version is None:
             return []
         iterations, gap = target.iterations_after(self.run.server, mark)
         if gap:
@@ -218,3 +219,19 @@ class LoadRun(Conductor):
         delays = [delay for record in load.records if (delay := record.dispatch_s) is not None]
         if text := behind_sentence(delays):
             self.warn(f"{where}: {text}")
+
+
+def _one_after_the_other(tokens: int) -> tuple[Planned, ...]:
+    """Two requests of fresh text, alone each."""
+    return tuple(
+        Planned(
+            number=number,
+            stream="calibration",
+            at_s=None if number else 0.0,
+            pieces=(Piece(f"calibration:{tokens}:{number}", tokens),),
+            n_predict=1,
+            place=number,
+            after=(number - 1,) if number else (),
+        )
+        for number in range(2)
+    )

@@ -50,9 +50,10 @@ def arm_labels(run: Run) -> tuple[str, str]:
 def results(run: Run, pair: int | None = None) -> Json:
     """What the pairs that are complete so far show.
 
-    Keys: pairs, measures, verdict (a sentence), arms ({"A": words, "B": words}), method, noise ({"run", "difference", "text"} of
-    the last run with equal arms on this server, or None), warnings, pair (whose timelines follow) and timelines ({"A", "B"}).
-    `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest to the median is shown.
+    Keys: pairs, complete_pairs (how many), measures, verdict (a sentence), arms ({"A": words, "B": words}), method,
+    noise ({"run", "difference", "text"} of the last run with equal arms on this server, or None), warnings, pair (whose timelines
+    follow) and timelines ({"A", "B"}). `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest
+    to the median is shown.
     """
     if run.scenario_text:
         return load_results.results(run, arm_labels(run), pair)
@@ -62,6 +63,7 @@ def results(run: Run, pair: int | None = None) -> Json:
     label_a, label_b = arm_labels(run)
     return {
         "pairs": [_pair(each) for each in pairs],
+        "complete_pairs": len(pairs),
         "measures": [_measure(each) for each in found.values()],
         "verdict": sentences.verdict_sentence(found, label_b, _equal_arms(run)),
         "arms": {"A": label_a, "B": label_b},

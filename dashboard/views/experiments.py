@@ -191,7 +191,7 @@ def _result_context(request: Request, shown: Run) -> dict[str, Any]:
     head, rows = sample_table.table(names, samples)
     drawn = results.forest_of(found["measures"], found["noise"])
     pairs = found["pairs"]
-    endings = run_page.endings(shown, len(pairs))
+    endings = run_page.endings(shown, found["complete_pairs"])
     return {
         **_base_context(request, shown, found),
         "facts": run_page.facts(shown, timezone.now(), sample_table.request_words(samples)),

@@ -131,13 +131,14 @@ class Native:
 
 
 class Chat:
-    """Any OpenAI-compatible server. A piece is one word a token, which most vocabularies come near."""
+    """Any OpenAI-compatible server. Pieces are common words, as many as `tokens_a_word` says are needed."""
 
     def __init__(self, seed: int, model: str, texts: Sequence[str] = (), path: str = "/v1/chat/completions") -> None:
         self._seed = seed
         self._model = model
         self._texts = texts
         self.path = path
+        self.tokens_a_word = 1.0  # until the server has counted some
 
     def body(self, request: Planned, answers: Mapping[int, Answer]) -> bytes:
         asked = {
@@ -173,7 +174,7 @@ class Chat:
         return [*messages, {"role": "user", "content": " ".join(words)}]
 
     def _words(self, label: str, count: int) -> list[str]:
-        return Random(f"{self._seed}:{label}").choices(WORDS, k=count)
+        return Random(f"{self._seed}:{label}").choices(WORDS, k=max(1, round(count / self.tokens_a_word)))
 
     def headers(self, request: Planned) -> dict[str, str]:
         return {"X-Client-Label": request.client} if request.client else {}

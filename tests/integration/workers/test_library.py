@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.test import Client
 
 from engine.tiny_model import Shape
 from scheduler_api.models import Server, ServerKind
-from tests.integration.workers.conftest import fresh
+from tests.integration.workers.conftest import WorkerProcess, fresh, wait_for
 from tests.support.engine import EngineProcess, running_engine
 from tests.support.tiny_variants import write_lora, write_small_model
 from workers import experiments, selectors, steps
-from workers.models import Run, RunState
+from workers.errors import ExperimentRefused
+from workers.models import Block, Run, RunState
 from workers.scenarios import library
 from workers.scenarios.streams import LoadScenario
 
@@ -63,3 +69,148 @@ def test_it_runs_with_two_arms_and_every_request_is_accounted_for(
     compared = {measure["key"] for measure in found["measures"] if measure["ratio"]["n"] == 1}
     assert {"makespan", "throughput"} < compared
     assert not any(slot["is_processing"] for slot in small_engine.get("/slots"))
+
+
+def names_of(found: dict[str, Any]) -> set[str]:
+    return {measure["key"] for measure in found["measures"]}
+
+
+def test_auto_scale_fits_the_slots_and_says_what_it_chose(monkeypatch: pytest.MonkeyPatch, target: Server) -> None:
+    """A slot holds 2,048 tokens, so a prompt of 10,000 cannot stay as long as the server's speed would allow."""
+    run = conduct(monkeypatch, "two-long-one-short", target, scale="auto")
+    assert (run.state, run.scale_auto) == (RunState.FINISHED, True)
+    fitted = run.conditions["fitted"]
+    assert fitted["scale"] == run.scale < 0.25
+    assert fitted["times"] == pytest.approx(run.scale * 4000 / fitted["speed"])
+    assert max(sample.n_prompt or 0 for sample in run.samples.all()) <= 2048
+
+
+def test_a_scale_that_is_too_large_ends_the_run_with_the_numbers(monkeypatch: pytest.MonkeyPatch, target: Server) -> None:
+    run = conduct(monkeypatch, "two-long-one-short", target, scale=1.0)
+    assert run.state == RunState.FAILED
+    assert run.error.startswith("A slot holds 2,048 tokens, and the largest request needs 10,005 at this scale.")
+    assert run.policy_restored is None
+
+
+def test_blocks_of_a_pair_are_the_same_load_on_fresh_text(monkeypatch: pytest.MonkeyPatch, target: Server) -> None:
+    run = conduct(monkeypatch, "mixed-chat", target)
+    a, b = run.blocks.filter(pair=1).order_by("index")
+
+    def load(block: Block) -> list[tuple[Any, ...]]:
+        first = min(sample.scheduled_at or 0 for sample in block.samples.all() if sample.scheduled_at)
+        rows = block.samples.order_by("role", "place")
+        return [
+            (
+                row.role,
+                row.place,
+                row.n_prompt,
+                row.n_generated,
+                row.scheduled_at and pytest.approx(row.scheduled_at - first, abs=1e-4),
+            )
+            for row in rows
+        ]
+
+    assert load(a) == load(b)
+    documents = b.samples.filter(role="document")
+    assert all((sample.n_cached or 0) < 16 for sample in documents)
+    assert b.samples.filter(role="chat", n_cached__gt=0).exists()  # the shared prefix
+
+
+def test_what_warms_is_warm_under_both_arms(monkeypatch: pytest.MonkeyPatch, target: Server) -> None:
+    run = conduct(monkeypatch, "agents", target)
+    for block in run.blocks.filter(pair=1):
+        assert block.samples.filter(role="warm").count() == 3
+        first_turns = [sample for sample in block.samples.filter(role="agent") if (sample.place or 0) % 4 == 0]
+        assert sum((sample.n_cached or 0) >= 150 for sample in first_turns) >= 2
+
+
+@pytest.mark.parametrize(("kind", "tokens_from"), [(ServerKind.LLAMA_SERVER, "timings"), (ServerKind.VLLM, "usage")])
+def test_a_server_that_cannot_switch_is_measured_with_equal_arms_only(
+    monkeypatch: pytest.MonkeyPatch, transactional_db: None, small_engine: EngineProcess, kind: ServerKind, tokens_from: str
+) -> None:
+    """The engine's llama-server and OpenAI routes, as those kinds are spoken to."""
+    server = Server.objects.create(name="other", kind=kind, base_url=small_engine.url)
+    with pytest.raises(ExperimentRefused, match="cannot switch policies while it runs"):
+        conduct(monkeypatch, "late-arrival", server)
+    run = conduct(monkeypatch, "late-arrival", server, policy_a={}, policy_b={}, scale=0.01)
+    assert (run.state, run.error, run.policy_restored) == (RunState.FINISHED, "", None)
+    assert {sample.tokens_from for sample in run.samples.filter(pair=1)} == {tokens_from}
+    assert any("takes text" in text for text in run.warnings) == (kind == ServerKind.VLLM)
+
+
+@pytest.mark.parametrize(
+    ("name", "arms", "sentence"),
+    [
+        ("victim-and-attacker", {"policy_b": {"prefill_order": "alphabetical"}}, "Arm B: small refuses this policy"),
+        ("nowhere", {"policy_a": {}, "policy_b": {}}, "There is no scenario 'nowhere'; known are agents, cancel-storm"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch, target: Server, name: str, arms: dict[str, Any], sentence: str
+) -> None:
+    wish = {"policy_a": {}, "policy_b": {}, **arms}
+    with pytest.raises(ExperimentRefused, match=sentence):
+        experiments.start_run(scenario=name, server=target, repetitions=1, scale=0.02, share=None, by=None, **wish)
+    assert not Run.objects.exists()
+
+
+def test_adapters_that_are_not_there_are_said_beforehand(transactional_db: None, engine: EngineProcess) -> None:
+    server = Server.objects.create(name="plain", kind=ServerKind.ENGINE, base_url=engine.url)
+    with pytest.raises(ExperimentRefused, match="The server has 0 LoRA adapters loaded, and the scenario needs 1"):
+        experiments.start_run(
+            scenario="lora-group", server=server, policy_a={}, policy_b={}, repetitions=1, scale=0.02, share=None, by=None
+        )
+
+
+def test_its_page_shows_verdict_and_measures(
+    monkeypatch: pytest.MonkeyPatch, target: Server, operator: User, client: Client
+) -> None:
+    run = conduct(monkeypatch, "victim-and-attacker", target)
+    client.force_login(operator)
+    page = client.get(f"/experiments/{run.pk}/")
+    assert page.status_code == 200
+    text = page.content.decode()
+    assert "victim: TTFT, median" in text
+    assert "Too few pairs to show a difference" in text
+    assert client.get("/experiments/").status_code == 200
+    table = client.get(f"/experiments/{run.pk}/samples.csv")
+    assert table.status_code == 200
+    assert len(table.content.decode().strip().splitlines()) == 1 + run.samples.count()
+
+
+def test_from_the_shell_with_the_scenarios_own_arms(
+    worker: WorkerProcess, target: Server, small_engine: EngineProcess, tmp_path: Path
+) -> None:
+    """A file of one's own, through a real worker and broker; the policy found is put back."""
+    small_engine.set_policy(prefill_order="shortest_first")
+    file = tmp_path / "mine.yaml"
+    file.write_text(library.text_of("victim-and-attacker").replace("name: victim-and-attacker", "name: mine", 1))
+    out = StringIO()
+    call_command("experiment", str(file), "--server", "small", "--pairs", "1", "--scale", "0.02", stdout=out)
+    run = Run.objects.get(pk=int(out.getvalue()))
+    wait_for(lambda: not fresh(run).active, 30, lambda: (run.state, run.progress_text))
+    assert (run.scenario, run.state, run.error, run.policy_restored) == ("mine", RunState.FINISHED, "", True)
+    assert (run.policy_a, run.policy_b) == ({"prefill_order": "physical"}, {"prefill_order": "rotating"})
+    assert small_engine.get("/scheduler")["policy"]["requested"]["prefill_order"] == "shortest_first"
+    assert {"victim.ttft_p50", "attacker.e2e_p50", "makespan"} <= names_of(selectors.results(run))
+
+
+def test_a_stop_in_the_middle_of_a_load_frees_the_slots_within_a_second_or_so(
+    worker: WorkerProcess, target: Server, small_engine: EngineProcess, operator: User
+) -> None:
+    run = experiments.start_run(
+        scenario="cancel-storm", server=target, policy_a={}, policy_b={}, repetitions=50, scale=0.3, share=None, by=operator
+    )
+    wait_for(lambda: run.blocks.filter(pair__gt=0).exists(), 30, lambda: fresh(run).progress_text)
+    experiments.request_stop(fresh(run), operator)
+    took = wait_for(lambda: not fresh(run).active, 10)
+    assert (run.state, run.error) == (RunState.STOPPED, "")
+    assert took < 5, f"the stop took {took:.1f} s even on a busy machine"
+    small_engine.wait_until(lambda slots: not any(slot["is_processing"] for slot in slots))
+
+
+def test_a_faulty_file_is_refused_with_its_line(target: Server, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(library.text_of("late-arrival").replace("slo: {itl_s: 0.5}", "slo: {itl: 0.5}"))
+    with pytest.raises(CommandError, match=r"mine.yaml, line \d+: streams\[0\].slo.itl is unknown; known here are ttft_s, itl_s"):
+        call_command("experiment", str(file), "--server", "small")
