@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from scheduler_api.alerts import outbox, services
+from scheduler_api.alerts import outbox, selectors, services
 from scheduler_api.alerts.kinds import Kind
 from scheduler_api.alerts.models import Alert, Delivery, Outcome, Recipient, Rule
 from scheduler_api.models import Server
@@ -82,6 +82,22 @@ def test_what_opened_and_ended_under_a_silence_is_told_to_nobody(told: Rule, ser
     outbox.announce()
     close(found)
     assert outbox.announce() == 0
+
+
+def test_what_is_counted_is_what_is_not_silenced(told: Rule, server: Server, operator: User) -> None:
+    other = Server.objects.create(name="other", kind="engine", base_url="http://127.0.0.1:2")
+    down = rule(Kind.DOWN)
+    for of, on in ((told, server), (told, other), (down, server), (rule(Kind.OBSERVER_LOST), None)):
+        alert(of, on)
+    assert selectors.counts() == (4, 2)
+    services.silence(told, server, timedelta(hours=1), operator, "one rule on one server")
+    assert selectors.counts() == (3, 2)
+    services.silence(None, server, timedelta(hours=1), operator, "one server")
+    assert selectors.counts() == (2, 1)
+    services.silence(told, None, timedelta(hours=1), operator, "one rule")
+    assert selectors.counts() == (1, 1)
+    services.silence(None, None, timedelta(hours=1), operator, "everything")
+    assert selectors.counts() == (0, 0)
 
 
 def test_a_message_whose_worker_died_is_not_sent_again(told: Rule, server: Server) -> None:
