@@ -21,7 +21,8 @@ from workers.analysis.numbers import percentile
 from workers.load.clock import ClientClock
 from workers.load.dialects import Native
 from workers.load.http import Wire
-from workers.load.plan import Plan, Scaling, make_plan
+from workers.load.plan import make_plan
+from workers.load.planned import Plan, Scaling
 from workers.load.runner import Load, Runner
 from workers.scenarios.streams import LoadScenario
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +29,8 @@ def arm_order(repetitions: int) -> list[tuple[int, str]]:
 
 class Conductor(ABC):
     """`work` is what a kind of run does; everything that can end it early comes out of it as an exception."""
+
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None  # None: asyncio's own
 
     def __init__(self, run: Run, held: str, watch: Watch) -> None:
         self.run = run
@@ -102,7 +104,7 @@ class Conductor(ABC):
                     self.watch.check()
                     raise
 
-        return asyncio.run(guarded())
+        return asyncio.run(guarded(), loop_factory=self.loop_factory)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:

@@ -19,7 +19,8 @@ from workers.app import app
 from workers.checks import batch_warning, check_server, context_problem, kv_warning
 from workers.errors import BrokerDown, ExperimentRefused, RunFailed
 from workers.load.dialects import lacks
-from workers.load.plan import Plan, Scaling, make_plan
+from workers.load.plan import make_plan
+from workers.load.planned import Plan, Scaling
 from workers.loadrun import texts_of
 from workers.models import ACTIVE, Run, RunState
 from workers.planning import expected

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import uvloop
 from django.conf import settings
 
 from workers import recording, target
@@ -21,8 +22,10 @@ from workers.conducting import Conductor
 from workers.errors import RunFailed
 from workers.load.client import tls
 from workers.load.dialects import Chat, Dialect, Native, lacks
+from workers.load.edges import counted
 from workers.load.http import Wire
-from workers.load.plan import Piece, Plan, Planned, Scaling, counted, make_plan, with_sizes
+from workers.load.plan import make_plan, with_sizes
+from workers.load.planned import Piece, Plan, Planned, Scaling
 from workers.load.prompts import SAMPLE_TEXT, ordinary_pool
 from workers.load.reading import Outcome
 from workers.load.runner import Load, Record, Runner
@@ -50,6 +53,8 @@ def texts_of(scenario: LoadScenario) -> dict[str, str]:
 
 
 class LoadRun(Conductor):
+    loop_factory = staticmethod(uvloop.new_event_loop)
+
     def work(self) -> None:
         self.say(0, "Looking at the server")
         self.scenario = scenario_of(self.run)

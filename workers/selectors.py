@@ -51,9 +51,10 @@ def results(run: Run, pair: int | None = None) -> Json:
     """What the pairs that are complete so far show.
 
     Keys: pairs, complete_pairs (how many), measures, verdict (a sentence), arms ({"A": words, "B": words}), method,
-    noise ({"run", "difference", "text"} of the last run with equal arms on this server, or None), warnings, pair (whose timelines
-    follow) and timelines ({"A", "B"}). `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest
-    to the median is shown.
+    noise ({"run", "difference", "text"} of the last run with equal arms on this server, or None), warnings, pair (whose
+    timelines follow) and timelines ({"A", "B"}).
+
+    `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest to the median is shown.
     """
     if run.scenario_text:
         return load_results.results(run, arm_labels(run), pair)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from workers.load.draws import Draws
-from workers.scenarios.streams import At, Constant, Gamma, Poisson, Ramp, Stages
+from workers.scenarios.parts import At, Constant, Gamma, Poisson, Ramp, Stages
 
 MOST_REQUESTS = 1_000_000
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import orjson
 
-from workers.load.plan import AnswerOf, File, Plan, Planned
+from workers.load.planned import AnswerOf, File, Plan, Planned
 from workers.load.prompts import SAMPLE_TEXT, random_prompt
 from workers.load.reading import Answer
 from workers.scenarios.streams import LoadScenario

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from workers.load.clock import ClientClock
 from workers.load.dialects import Dialect
 from workers.load.http import Limits, Wire
-from workers.load.plan import AnswerOf, Plan, Planned
+from workers.load.planned import AnswerOf, Plan, Planned
 from workers.load.reading import Answer, Outcome, Reading
 
 AHEAD_S = 0.0005  # an event loop wakes up to a millisecond late, so the last bit is waited for by yielding

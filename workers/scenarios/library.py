@@ -6,9 +6,10 @@ from functools import cache
 from pathlib import Path
 
 from workers.scenarios import schema
+from workers.scenarios.parts import Trace
 from workers.scenarios.reading import read
 from workers.scenarios.schema import Scenario, ScenarioError
-from workers.scenarios.streams import LoadScenario, Trace
+from workers.scenarios.streams import LoadScenario
 
 FOLDER = schema.FOLDER / "library"
 FILES = schema.FOLDER / "files"

@@ -19,7 +19,8 @@ from workers.analysis.load import behind_sentence
 from workers.load.clock import ClientClock
 from workers.load.dialects import Chat, Native
 from workers.load.http import Limits, Wire
-from workers.load.plan import Plan, Scaling, make_plan
+from workers.load.plan import make_plan
+from workers.load.planned import Plan, Scaling
 from workers.load.reading import Answer, Outcome, Reading
 from workers.load.runner import Load, Runner
 from workers.scenarios.streams import LoadScenario

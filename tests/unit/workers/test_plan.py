@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from workers.load.arrivals import Segment, moments
 from workers.load.draws import Draws
-from workers.load.plan import AnswerOf, Piece, Plan, Planned, Scaling, counted, make_plan
+from workers.load.edges import counted
+from workers.load.plan import make_plan
+from workers.load.planned import AnswerOf, Piece, Plan, Planned, Scaling
 from workers.scenarios import library
-from workers.scenarios.streams import Constant, Gamma, LoadScenario, Poisson, Ramp, Stages
+from workers.scenarios.parts import Constant, Gamma, Poisson, Ramp, Stages
+from workers.scenarios.streams import LoadScenario
 
 NAMES = [name for name in library.names() if name != "warm-behind-cold"]
 
