@@ -39,14 +39,19 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) and 0 < value < 1e11 else None
 
 
-def range_of(query: Any, now: float, shortest_s: float = SHORTEST_S) -> tuple[float, float, int | None]:
+def first_of(oldest: float | None, now: float) -> int:
+    """The range of a page without one: a day, or the shortest that holds all there is."""
+    return next((length for length, _ in LASTS if oldest is not None and now - oldest <= length), FIRST)
+
+
+def range_of(query: Any, now: float, shortest_s: float = SHORTEST_S, first: int = FIRST) -> tuple[float, float, int | None]:
     """From, to, and the length that follows now, if the range is one of those."""
     t_from, t_to = _number(query.get("from", "")), _number(query.get("to", ""))
     if t_from is not None and t_to is not None and t_from < t_to:
         middle, half = (t_from + t_to) / 2, min(max(t_to - t_from, shortest_s), LONGEST_S) / 2
         return middle - half, middle + half, None
-    last = int(_number(query.get("last", "")) or FIRST)
-    last = last if last in dict(LASTS) else FIRST
+    last = int(_number(query.get("last", "")) or first)
+    last = last if last in dict(LASTS) else first
     return now - last, now, last
 
 
@@ -59,7 +64,7 @@ def zone() -> ZoneInfo:
 def show(request: HttpRequest, pk: int) -> HttpResponse:
     server = get_object_or_404(Server, pk=pk)
     now = time.time()
-    t_from, t_to, last = range_of(request.GET, now)
+    t_from, t_to, last = range_of(request.GET, now, first=min(DAY, first_of(store.oldest(pk), now)))
     found = store.read(pk, t_from, t_to, round((t_to - t_from) / POINTS))
     said = charts.readouts(found, zone())
     drawn = [(panel, charts.panel_figure(panel, found, t_from, t_to, zone(), said)) for panel in charts.PANELS]

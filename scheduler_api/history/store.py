@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from django.db import transaction
+from django.db.models import Min
 
 from scheduler_api.history import rollups
 from scheduler_api.history.rollups import COARSE_S, FINE_FOR_S, KEPT_S, MINUTE_S, Minute
@@ -84,6 +85,12 @@ def read(server_id: int, t_from: float, t_to: float, step_s: int | None = None) 
         "marks": _marks(server_id, t_from, t_to, points),
         "runs": [run for source in run_sources for run in source(server_id, t_from, t_to)],
     }
+
+
+def oldest(server_id: int) -> float | None:
+    """When the first kept minutes of a server began; None without any."""
+    first: int | None = Rollup.objects.filter(server_id=server_id).aggregate(first=Min("t"))["first"]
+    return first
 
 
 def _marks(server_id: int, t_from: float, t_to: float, points: Iterable[Json]) -> list[Json]:

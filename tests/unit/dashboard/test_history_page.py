@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from dashboard.charts import history as charts
 from dashboard.definitions import MEASURES, PERCENTILES, definitions, render
-from dashboard.views.history import DAY, range_of
+from dashboard.views.history import DAY, HOUR, first_of, range_of
 from scheduler_api.history import histogram
 from scheduler_api.models import Rollup, Server
 from tests.support.sample_states import Json
@@ -199,3 +199,10 @@ def test_the_pool_of_unified_kv_is_told_once(viewer_client: Client, shown: Show)
     assert "tokens of the pool" in text
     assert re.search(r"data-pool-words>[\d,]+ of 262,144 tokens, \d+ %<", text)
     assert "data-pool hidden" in viewer_client.get(reverse("server", args=[shown("busy").pk])).text
+
+
+@pytest.mark.parametrize(
+    ("age", "length"), [(None, DAY), (120, HOUR), (2 * HOUR, 6 * HOUR), (20 * HOUR, DAY), (3 * DAY, 7 * DAY), (40 * DAY, DAY)]
+)
+def test_a_page_without_a_range_begins_with_what_there_is(age: float | None, length: int) -> None:
+    assert first_of(None if age is None else NOON - age, NOON) == length
