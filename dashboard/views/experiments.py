@@ -73,6 +73,9 @@ def _entry(run: Run) -> dict[str, Any]:
 
 
 def _verdict(run: Run) -> str:
+    if run.scenario_text:
+        found = selectors.results(run)
+        return str(found["verdict"]) if found["complete_pairs"] else ""
     return results.short_verdict(summary.measure("short_wall", selectors.complete_pairs(run)).ratio)
 
 

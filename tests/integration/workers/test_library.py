@@ -172,7 +172,9 @@ def test_its_page_shows_verdict_and_measures(
     text = page.content.decode()
     assert "victim: TTFT, median" in text
     assert "Too few pairs to show a difference" in text
-    assert client.get("/experiments/").status_code == 200
+    listed = client.get("/experiments/").content.decode()
+    assert "victim: TTFT, median" in listed
+    assert "no pair is complete" not in listed
     table = client.get(f"/experiments/{run.pk}/samples.csv")
     assert table.status_code == 200
     assert len(table.content.decode().strip().splitlines()) == 1 + run.samples.count()
@@ -196,12 +198,13 @@ def test_from_the_shell_with_the_scenarios_own_arms(
 
 
 def test_a_stop_in_the_middle_of_a_load_frees_the_slots_within_a_second_or_so(
-    worker: WorkerProcess, target: Server, small_engine: EngineProcess, operator: User
+    worker: WorkerProcess, target: Server, small_engine: EngineProcess, operator: User, operator_client: Client
 ) -> None:
     run = experiments.start_run(
         scenario="cancel-storm", server=target, policy_a={}, policy_b={}, repetitions=50, scale=0.3, share=None, by=operator
     )
     wait_for(lambda: run.blocks.filter(pair__gt=0).exists(), 30, lambda: fresh(run).progress_text)
+    assert operator_client.get(f"/experiments/{run.pk}/").status_code == 200
     experiments.request_stop(fresh(run), operator)
     took = wait_for(lambda: not fresh(run).active, 10)
     assert (run.state, run.error) == (RunState.STOPPED, "")
