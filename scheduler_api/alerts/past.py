@@ -79,12 +79,12 @@ def would(found: Sequence[backtest.Span]) -> str:
 def _record(server_id: int, now: float) -> backtest.Record | None:
     """On the server's clock, which the chunks are in."""
     entries = detail.index(server_id)
-    if not entries:
-        return None
-    end = max(entries[-1].end, entries[-1].start)
-    end = now if abs(end - now) < 60 else end
+    last = entries[-1].end if entries else now
+    end = now if abs(last - now) < 60 else last
     read = detail.read(server_id, end - DETAIL_S, end)
-    start = max(end - DETAIL_S, read.oldest or end - DETAIL_S)
+    if read.oldest is None and not read.tasks:
+        return None
+    start = max(end - DETAIL_S, read.oldest if read.oldest is not None else end)
     state: dict[str, Any] = live.read_many([server_id]).get(server_id) or {}
     told = bool(read.iterations) or "iterations" not in (state.get("missing") or {})
 

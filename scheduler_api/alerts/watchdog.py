@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 #: Unix seconds since which the rule's finding holds, or is gone: kept in Valkey between two looks, which any worker may make.
 SINCE_KEY = "slotboard:alerts:observer:{what}"
 SINCE_TTL_S = 120
+#: For how long at least looks must find the observer missing. A console that was stopped as a whole and starts again finds an old
+#: time of report, and its observer may come up after its worker.
+GRACE_S = 10.0
 
 
 def silence(now: float) -> float | None:
@@ -53,7 +56,7 @@ def look() -> None:
 def _judge(rule: Spec, alert: Alert | None, found: list[Finding], now: float) -> None:
     key = (rule.id, None, "")
     if alert is None:
-        if found and found[0].over and _held("on", now) >= rule.for_s:
+        if found and found[0].over and _held("on", now) >= max(rule.for_s, GRACE_S):
             store.write([Opened(key, now - found[0].value_s, now, found[0])])
     elif found:
         peak = max(alert.peak_s, found[0].value_s)

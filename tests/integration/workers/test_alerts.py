@@ -54,7 +54,7 @@ def test_an_observer_that_reports_no_more_opens_an_alert_and_its_return_closes_i
     live.client().set(live.HEARTBEAT_KEY, repr(time.time()))
     time.sleep(1)
     assert not Alert.objects.exists()
-    wait_for(lambda: Alert.objects.filter(closed_at=None).exists(), 20)
+    wait_for(lambda: Alert.objects.filter(closed_at=None).exists(), 30)
     assert "No observer has reported for" in Alert.objects.get().text
 
     def reports_again() -> bool:
@@ -80,7 +80,17 @@ class TestWatchdog:
         watchdog.look()
         assert not Alert.objects.exists()
 
-    def test_looks_of_several_workers_open_one(self, bench: Server) -> None:
+    def test_a_console_that_starts_again_does_not_miss_an_observer_that_is_about_to_come(self, bench: Server) -> None:
+        rule(Kind.OBSERVER_LOST, threshold_s=5.0)
+        live.client().set(live.HEARTBEAT_KEY, repr(time.time() - 3600))
+        watchdog.look()
+        assert not Alert.objects.exists()
+        live.client().set(live.HEARTBEAT_KEY, repr(time.time()))
+        watchdog.look()
+        assert not Alert.objects.exists()
+
+    def test_looks_of_several_workers_open_one(self, bench: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(watchdog, "GRACE_S", 0.0)
         rule(Kind.OBSERVER_LOST, threshold_s=5.0)
         live.client().set(live.HEARTBEAT_KEY, repr(time.time() - 60))
         for _ in range(3):
