@@ -26,7 +26,7 @@ from workers.load.planned import Plan, Scaling
 from workers.load.runner import Load, Runner
 from workers.scenarios.streams import LoadScenario
 
-MOST_REQUESTS = 4000  # a second, planned for a closed loop: more than one process can send
+MOST_REQUESTS = 8000  # a second, planned for a closed loop: more than one process can send
 
 
 def plan(kind: str, amount: float, seconds: float) -> Plan:

@@ -128,25 +128,30 @@ class Runner:
         self._finish(Record(request, moment if request.at_s is not None else None, answer))
 
     def _finish(self, record: Record) -> None:
-        self._records[record.request.number] = record
-        self._left -= 1
-        self._on_record(record)
-        for follower in self._followers.get(record.request.number, ()):
-            self._waits[follower.number] -= 1
-            if self._waits[follower.number] == 0:
-                self._chain(follower, record)
+        """Keeps it, and makes due or skips what follows it: a loop, since a chain that is skipped can be thousands long."""
+        ended = [record]
+        while ended:
+            record = ended.pop()
+            self._records[record.request.number] = record
+            self._left -= 1
+            self._on_record(record)
+            for follower in self._followers.get(record.request.number, ()):
+                self._waits[follower.number] -= 1
+                if self._waits[follower.number] == 0 and (skipped := self._chain(follower, record)):
+                    ended.append(skipped)
         self._changed.set()
 
-    def _chain(self, follower: Planned, record: Record) -> None:
-        """Makes a chained request due, or skips it: a turn without the answer before it, or past the end of its loop."""
-        due = self._clock.now() + follower.think_s
+    def _chain(self, follower: Planned, record: Record) -> Record | None:
+        """Makes a chained request due, or gives it as skipped: a turn without the answer before it, or past its loop's end."""
+        now = self._clock.now()
+        due = now + follower.think_s
         late = follower.not_after_s is not None and due > self._start + follower.not_after_s
         broken = follower.turn > 0 and record.answer.outcome is not Outcome.OK
         if late or broken:
             why = "Its loop's time was over." if late else "The turn before it did not end well."
-            self._finish(Record(follower, None, Answer(self._clock.now(), outcome=Outcome.SKIPPED, error=why)))
-        else:
-            heapq.heappush(self._due, (due, follower.number))
+            return Record(follower, None, Answer(now, outcome=Outcome.SKIPPED, error=why))
+        heapq.heappush(self._due, (due, follower.number))
+        return None
 
     def _encode(self, request: Planned, answers: Mapping[int, Answer]) -> bytes:
         return self._wire.encode(self._dialect.path, self._dialect.body(request, answers), self._dialect.headers(request))

@@ -119,7 +119,7 @@ async def test_a_closed_loop_keeps_its_concurrency_and_has_no_dispatch_delay_but
 
 
 async def test_a_closed_loop_ends_at_its_time(timed: str) -> None:
-    load = await send(timed, plan(stream(arrivals={"kind": "closed", "concurrency": 1, "requests": 50, "for_s": 0.3})))
+    load = await send(timed, plan(stream(arrivals={"kind": "closed", "concurrency": 1, "requests": 3000, "for_s": 0.3})))
     outcomes = [record.answer.outcome for record in load.records]
     assert outcomes.count(Outcome.OK) >= 1
     assert outcomes[-1] is Outcome.SKIPPED
@@ -134,6 +134,14 @@ async def test_a_client_that_leaves_closes_its_connection_and_keeps_what_it_read
     assert record.answer.done_at is None
     assert 1 <= len(record.answer.chunks) < 100
     assert (record.answer.n_generated, record.answer.tokens_from) == (len(record.answer.chunks), "counted")
+
+
+async def test_a_conversation_ends_where_a_turn_fails_and_the_others_go_on() -> None:
+    async with serving(says(b"HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\n", b"later")) as url:
+        load = await send(url, plan(stream(turns=3), stream("two", arrivals={"kind": "closed", "concurrency": 1, "requests": 2})))
+    outcomes = [(record.request.stream, record.answer.outcome) for record in load.records]
+    refused, skipped = Outcome.REFUSED, Outcome.SKIPPED
+    assert outcomes == [("one", refused), ("one", skipped), ("one", skipped), ("two", refused), ("two", refused)]
 
 
 async def test_connections_are_used_again(timed: str) -> None:
