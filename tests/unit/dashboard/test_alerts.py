@@ -13,6 +13,7 @@ from scheduler_api.alerts.kinds import Kind
 from scheduler_api.alerts.models import Alert, Recipient, Rule, Silence
 from scheduler_api.models import Rollup, Server
 from tests.support.alerts import alert, rule
+from tests.support.sample_states import Json
 
 pytestmark = pytest.mark.django_db
 Show = Callable[[str], Server]
@@ -186,7 +187,8 @@ class TestRecipients:
 
 
 class TestAgainstThePast:
-    def test_the_words_stand_under_each_servers_name(self, admin_client: Client, server: Server) -> None:
+    def test_the_words_stand_under_each_servers_name(self, admin_client: Client, server: Server, states: dict[int, Json]) -> None:
+        states.clear()
         Server.objects.filter(pk=server.pk).update(enabled=True)
         now = int(time.time()) // 60 * 60
         for n in range(10):
