@@ -4,7 +4,7 @@ Beside `llama` and `samplers` the third module that imports the binding: it has 
 
 A state that is not a number makes the whole row so. llama.cpp draws from such a row all the same, always the same token for one
 chain, and under a grammar it ends the process. So a task's first row is looked at before the draw, and each row under a grammar;
-other rows when the drawn token repeats the one before or ends the text, since that is what comes out of a row that is no number.
+other rows, ever more rarely, when the drawn token repeats the one before or ends the text, as such a row makes it do.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ class Sieve:
     def __init__(self, context: Any, samplers: MutableSequence[Any], n_vocab: int, eog: frozenset[int], *, unified: bool) -> None:
         self.probe = Probe(n_vocab)
         self._context, self._samplers, self._eog, self._unified = context, samplers, eog, unified
-        self._runs: dict[int, tuple[int, int]] = {}  # by slot: position and length of its run of equal tokens
+        self._runs: dict[int, tuple[int, int, int]] = {}  # by slot: position, length of its run, repetitions
 
     def checked(self, chain: Any, slot: int, *, always: bool) -> CheckedSampler:
+        self._runs.pop(slot, None)
         return CheckedSampler(chain, self.probe, self._samplers, slot, always=always)
 
     def look_again(
@@ -115,12 +116,14 @@ class Sieve:
                     errors[slot] = NOT_FINITE
 
     def _is_due(self, slot: int, entry: Entry) -> bool:
-        """A text may well repeat a token for long: its run is looked at when its length is 1, 2, 4, 8 and so on."""
+        """A text may well repeat its tokens: what is looked at is the 1st, 2nd, 4th, 8th and so on of all its repetitions, and
+        each that is the 4th, 8th and so on in a row."""
         position = entry.pos + len(entry.tokens)
-        before, length = self._runs.get(slot, (-1, 0))
+        before, length, repetitions = self._runs.get(slot, (-1, 0, 0))
         length = length + 1 if before == position - 1 else 1
-        self._runs[slot] = position, length
-        return length & (length - 1) == 0
+        repetitions += 1
+        self._runs[slot] = position, length, repetitions
+        return _is_power_of_two(repetitions) or (length >= 4 and _is_power_of_two(length))
 
     def drop(self, entries: Sequence[Entry], errors: dict[int, str], alone: Callable[[Entry], None]) -> frozenset[int]:
         """Slots whose cells are gone: those in error, and in a unified cache prompts that may be spoiled without a sign of it.
@@ -153,3 +156,7 @@ class Sieve:
 
     def close(self) -> None:
         self.probe.close()
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0

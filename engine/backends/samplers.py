@@ -161,6 +161,8 @@ class _Builder:
     def draw(self, greedy: bool) -> None:
         wish = self._wish
         if greedy:
+            if not wish.grammar:
+                self.chain.add_top_k(1)  # finds the greatest in less time than the greedy link does
             self.chain.add_greedy()
         elif "adaptive_p" in wish.samplers and wish.adaptive_target >= 0:
             self.chain.add_adaptive_p(wish.adaptive_target, wish.adaptive_decay, self._seed)

@@ -42,12 +42,22 @@ def test_a_long_run_is_looked_at_ever_more_rarely() -> None:
     assert len(probe.asked) == 7  # at lengths 1, 2, 4, 8, 16, 32, 64
 
 
-def test_a_new_run_begins_at_one() -> None:
+def test_short_runs_do_not_cost_a_look_each() -> None:
     probe = FakeProbe()
     sieve = sieve_with(probe)
-    for position in (10, 11, 12, 50):
+    for position in range(0, 300, 3):
         look(sieve, position, 7, 7)
-    assert len(probe.asked) == 3
+    assert len(probe.asked) == 7  # of 100 repetitions
+
+
+def test_a_row_that_is_none_is_found_after_four_of_its_tokens_at_most() -> None:
+    probe = FakeProbe()
+    sieve = sieve_with(probe)
+    for position in range(0, 99, 3):  # 33 repetitions: the next one due for its number is the 64th
+        look(sieve, position, 7, 7)
+    probe.finite = False
+    found = [look(sieve, position, 0, 0)[1] for position in range(200, 204)]
+    assert found == [{}, {}, {}, {0: NOT_FINITE}]
 
 
 def test_the_first_repetition_and_an_end_are_looked_at() -> None:
