@@ -187,3 +187,13 @@ async def test_saved_slots_on_the_cost_model(tmp_path: Path) -> None:
         ).json()
         assert again["tokens"] == first["tokens"]
         assert again["timings"]["cache_n"] == first["tokens_evaluated"] - 1
+
+
+async def test_requests_that_come_together_share_their_first_batch(engine: Served) -> None:
+    bodies = [{"prompt": letter, "n_predict": 2} for letter in "ab"]
+    for _ in range(3):
+        before = engine.runner.ring.last
+        answers = await asyncio.gather(*(engine.post("/completion", body) for body in bodies))
+        assert {answer.status_code for answer in answers} == {200}
+        first = engine.runner.ring.after(before, 1)[0][0]
+        assert len(first.prompt) == 2
