@@ -189,11 +189,18 @@ async def test_saved_slots_on_the_cost_model(tmp_path: Path) -> None:
         assert again["timings"]["cache_n"] == first["tokens_evaluated"] - 1
 
 
-async def test_requests_that_come_together_share_their_first_batch(engine: Served) -> None:
-    bodies = [{"prompt": letter, "n_predict": 2} for letter in "ab"]
-    for _ in range(3):
-        before = engine.runner.ring.last
-        answers = await asyncio.gather(*(engine.post("/completion", body) for body in bodies))
-        assert {answer.status_code for answer in answers} == {200}
-        first = engine.runner.ring.after(before, 1)[0][0]
-        assert len(first.prompt) == 2
+async def test_requests_that_are_being_read_join_the_first_batch(engine: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop with nothing to do is woken some turns of the event loop after a request, not at once."""
+    wake, knocked = engine.runner._wake, asyncio.Event()
+    monkeypatch.setattr(wake, "set", knocked.set)
+    task = asyncio.create_task(engine.post("/completion", {"prompt": "a", "n_predict": 2}))
+    while not engine.runner._inbox:
+        await asyncio.sleep(0)
+    turns = 0
+    while not knocked.is_set():
+        turns += 1
+        await asyncio.sleep(0)
+    monkeypatch.undo()
+    wake.set()
+    assert (await task).status_code == 200
+    assert 2 <= turns <= 5
