@@ -121,7 +121,7 @@ class LlamaBackend:
             return list(enumerate(entries))
         row = 0
         outputs: list[_Output] = []
-        for entry in entries:
+        for entry in mergeable(entries):
             if entry.slot in errors:
                 continue
             sequence = sequences[entry.slot]
@@ -293,10 +293,20 @@ class LlamaBackend:
             if sampler is not None:
                 sampler.close()
         self._samplers[:] = [None] * len(self._samplers)
+        self._sampling.shared.clear()
         self._sieve.close()
         self._batch.close()
         self._context.close()
         self._model.close()
+
+
+def mergeable(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of a batch in the order in which llama.cpp computes the most of them together.
+
+    Under split KV it puts tokens of several sequences into one sub-batch only where their ids ascend, so slots 1 and then 0 would
+    cost one graph more. Who has how many tokens is settled by then, and all of a batch ends at once: its order is free.
+    """
+    return sorted(entries, key=lambda entry: (entry.kind is EntryKind.PROMPT, entry.slot))
 
 
 def _load_model(path: Path) -> llama_cpp.LlamaModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import threading
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 
 from engine.backends.base import BackendError, KvFull, KvMode
 from engine.backends.finite import CheckedSampler
-from engine.backends.llama import LlamaBackend
+from engine.backends.llama import LlamaBackend, mergeable
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Start
 from engine.scheduler.task import SamplingParams, Task
 from engine.tiny_model import ORDINARY_TOKENS
@@ -58,6 +59,33 @@ def complete(backend: LlamaBackend, tokens: Sequence[int], *, slot: int = 0, chu
         outcome = run(backend, prompt(slot, tokens[pos : pos + chunk], pos, output=last), starts=starts)
         starts = []
     return generate(backend, {slot: (outcome.tokens[slot], len(tokens))})[slot]
+
+
+def test_greedy_tasks_share_a_chain_and_keep_their_own_bans(make_backend: MakeBackend) -> None:
+    backend = make_backend("split", n_slots=4)
+    tokens = make_prompt(30, 5)
+    plain = complete(backend, tokens, slot=0)
+    banned = SamplingParams(temperature=0, logit_bias=((plain[0], -math.inf),))
+    starts = [start(0), start(1, sampling=banned), start(2), start(3, sampling=SamplingParams(temperature=0.9, seed=1))]
+    drawn = run(backend, *(prompt(slot, tokens) for slot in range(4)), starts=starts).tokens
+    chains = [sampler.chain if isinstance(sampler, CheckedSampler) else sampler for sampler in backend._samplers]
+    assert chains[0] is chains[2]
+    assert len(set(map(id, chains))) == 3
+    assert drawn[0] == drawn[2] == plain[0] != drawn[1]
+
+
+def test_the_batch_has_prompts_in_slot_order_behind_generation(make_backend: MakeBackend) -> None:
+    """Whoever was visited first; the tokens drawn are the same."""
+    one, two, three = make_prompt(40, 1), make_prompt(50, 2), make_prompt(60, 3)
+    backend = make_backend("split")
+    begun = run(backend, prompt(2, three), starts=[start(2)]).tokens[2]
+    going_on = Entry(2, 2, EntryKind.GENERATION, [begun], len(three), output=True)
+    visited = [going_on, prompt(1, two), prompt(0, one)]
+    assert [entry.slot for entry in mergeable(visited)] == [2, 0, 1]
+    drawn = run(backend, *visited, starts=[start(1), start(0)]).tokens
+    other = make_backend("split")
+    assert run(other, prompt(2, three), starts=[start(2)]).tokens[2] == begun
+    assert run(other, going_on, prompt(0, one), prompt(1, two), starts=[start(0), start(1)]).tokens == drawn
 
 
 @pytest.mark.parametrize("kv_mode", ["split", "unified"])
