@@ -190,3 +190,10 @@ def test_each_state_of_health_reads_alike_on_both_sides(state: str) -> None:
         state in present.ANSWERS,
         first_view.trouble({"health": health}, 1075.0),
     ]
+
+
+def test_no_client_and_one_without_a_name_are_other_rows() -> None:
+    keys = evaluate(
+        "live/fairness.js", "value.map((list) => module.rowsOf(list, 'client'))", [[], [{"client": ""}], [{"client": "a"}]]
+    )
+    assert len(set(keys)) == 3

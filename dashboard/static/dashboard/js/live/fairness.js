@@ -30,6 +30,9 @@ export function percentiles(of) {
   return [of.p50, of.p95, of.p99].map((value) => (known(value) ? seconds(value) : "–")).concat(grouped(of.n));
 }
 
+// Which rows a table has. No client and one without a name are two different things. Pure.
+export const rowsOf = (list, name) => JSON.stringify(list.map((one) => one[name]));
+
 export class Fairness {
   constructor(page) {
     this.section = page.querySelector("[data-fairness]");
@@ -55,7 +58,7 @@ export class Fairness {
     const most = Math.max(0, ...slots.map((slot) => slot.share ?? 0)) || 1;
     const body = this.part("slots");
     show(this.part("no-slots"), slots.length === 0);
-    rebuild(body, slots.map((slot) => slot.slot).join(), () => slots.map((slot) => row(slotName(slot.slot), bar(slot.slot), 4)));
+    rebuild(body, rowsOf(slots, "slot"), () => slots.map((slot) => row(slotName(slot.slot), bar(slot.slot), 4)));
     slots.forEach((slot, at) => {
       const cells = body.children[at].children;
       attr(cells[1].querySelector("rect"), "width", (((slot.share ?? 0) / most) * 100).toFixed(1));
@@ -68,7 +71,7 @@ export class Fairness {
   #clients(clients) {
     const body = this.part("clients");
     show(this.part("no-clients"), clients.length === 0);
-    rebuild(body, clients.map((one) => one.client).join("\n"), () => clients.map((one) => row(el("span", "", one.client || "no name given"), null, 3)));
+    rebuild(body, rowsOf(clients, "client"), () => clients.map((one) => row(el("span", "", one.client || "no name given"), null, 3)));
     clients.forEach((one, at) => {
       const cells = body.children[at].children;
       [known(one.tasks) ? grouped(one.tasks) : "–", known(one.tokens) ? grouped(one.tokens) : "–", percent(one.share)].forEach((text, n) => set(cells[n + 1], text));
