@@ -1,6 +1,6 @@
 """Rows of logits that are no numbers: found without reading them, since the binding hands a row out as a list of Python floats.
 
-Beside `llama` and `samplers` the third module that imports the binding: it has chains of its own, `samplers` is about wishes.
+It imports the binding, since it has chains of its own: `samplers` is about wishes.
 
 A state that is not a number makes the whole row so. llama.cpp draws from such a row all the same, always the same token for one
 chain, and under a grammar it ends the process. So a task's first row is looked at before the draw, and each row under a grammar;

@@ -1,32 +1,26 @@
 """llama.cpp through cyllama: one context, one sequence for each slot, one sampler chain for each task.
 
-With `samplers` and `finite` the only module that imports the binding. Defaults are llama-server's, so that both compare on equal
-terms.
+Beside `loading`, `modes`, `samplers` and `finite` the only module that imports the binding. Defaults are llama-server's, so that
+both compare on equal terms.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from cyllama.llama import llama_cpp
 
-from engine.backends.base import BackendError, BackendOptions, FimTokens, KvFull, ModelError, ModelInfo
+from engine.backends.base import BackendError, BackendOptions, KvFull
 from engine.backends.finite import NOT_FINITE, CheckedSampler, NotFinite, Sieve, all_finite
 from engine.backends.leftover import Leftover
-from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters, pooling_name, set_modes
+from engine.backends.loading import describe, load_model, make_context
+from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Shift, Start, TokenProbs, Vectors
-
-MAGIC = b"GGUF"
-
 
 _Output = tuple[int, Entry]  # a batch row that gets sampled for the entry's slot and for those it is copied to
 
@@ -38,14 +32,14 @@ class LlamaBackend:
         # A Python log callback would be called without the GIL from inside a decode; the binding's own no-op is safe there.
         llama_cpp.disable_logging()
         llama_cpp.llama_backend_init()
-        self._model = _load_model(model_path)
+        self._model = load_model(model_path)
         if options.pooling == "rank":
             check_rank_head(model_path)
         self._vocab = self._model.get_vocab()
         adapters = load_adapters(self._model, options.lora)
-        self._context = _make_context(self._model, options)
+        self._context = make_context(self._model, options)
         found = tuple(map(describe_adapter, options.lora, adapters))
-        self.info = replace(_describe(model_path, self._model, self._vocab, self._context, options), lora=found)
+        self.info = replace(describe(model_path, self._model, self._vocab, self._context, options), lora=found)
         self._modes = Modes(self._context, adapters, self.info.pooling, embeddings=options.embeddings)
         self._batch = llama_cpp.LlamaBatch(n_tokens=self._context.n_batch, embd=0, n_seq_max=1)
         self._sequences = [[slot] for slot in range(options.n_slots)]
@@ -307,97 +301,3 @@ def mergeable(entries: Sequence[Entry]) -> list[Entry]:
     cost one graph more. Who has how many tokens is settled by then, and all of a batch ends at once: its order is free.
     """
     return sorted(entries, key=lambda entry: (entry.kind is EntryKind.PROMPT, entry.slot))
-
-
-def _load_model(path: Path) -> llama_cpp.LlamaModel:
-    try:
-        with path.open("rb") as file:
-            magic = file.read(len(MAGIC))
-    except OSError as error:
-        raise ModelError(f"The model file {path} cannot be read: {error.strerror}.") from error
-    if magic != MAGIC:
-        raise ModelError(f"{path} is not a GGUF file: it does not begin with the letters GGUF.")
-    try:
-        return llama_cpp.LlamaModel(path_model=str(path), params=llama_cpp.LlamaModelParams(), verbose=False)
-    except (ValueError, RuntimeError, OSError) as error:
-        raise ModelError(f"llama.cpp cannot load {path}: the file is damaged or of an unknown architecture.") from error
-
-
-def _make_context(model: llama_cpp.LlamaModel, options: BackendOptions) -> llama_cpp.LlamaContext:
-    threads = options.n_threads or len(os.sched_getaffinity(0))
-    params = llama_cpp.LlamaContextParams()
-    params.n_ctx = options.n_ctx
-    params.n_seq_max = options.n_slots
-    params.kv_unified = options.kv_mode == "unified"
-    params.n_batch = max(options.n_batch, options.n_slots)  # every slot can always have its generation token in
-    params.n_ubatch = options.n_ubatch
-    params.n_threads = threads
-    params.n_threads_batch = options.n_threads_batch or threads
-    params.n_outputs_max = options.n_slots
-    params.swa_full = False
-    set_modes(params, options)
-    try:
-        return llama_cpp.LlamaContext(model=model, params=params, verbose=False)
-    except (ValueError, RuntimeError, MemoryError) as error:
-        raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens for this model: {error}.") from error
-
-
-def _describe(
-    path: Path, model: llama_cpp.LlamaModel, vocab: llama_cpp.LlamaVocab, context: llama_cpp.LlamaContext, options: BackendOptions
-) -> ModelInfo:
-    n_vocab = int(vocab.n_vocab)
-    bos, eos = int(vocab.token_bos()), int(vocab.token_eos())
-    return ModelInfo(
-        name=path.stem,
-        path=str(path),
-        build=_build(),
-        backend="llama",
-        kv_mode=options.kv_mode,
-        n_ctx=int(context.n_ctx),
-        n_ctx_slot=min(int(context.n_ctx_seq), int(model.n_ctx_train)),
-        n_ctx_train=int(model.n_ctx_train),
-        n_vocab=n_vocab,
-        n_batch=int(context.n_batch),
-        n_ubatch=int(context.n_ubatch),
-        n_threads=int(context.n_threads()),
-        n_params=int(model.n_params),
-        size_bytes=int(model.size),
-        can_trim=not (model.is_recurrent() or model.is_hybrid() or model.n_swa),
-        bos=bos,
-        add_bos=bool(vocab.get_add_bos()),
-        bos_text=_text(vocab, bos),
-        eos_text=_text(vocab, eos),
-        eog=frozenset(token for token in range(n_vocab) if vocab.is_eog(token)),
-        chat_template=model.get_default_chat_template() or "",
-        ftype=str(model.ftype_name),
-        fim=_fim_tokens(vocab),
-        generates=_generates(model),
-        can_shift=bool(context.memory_can_shift()),
-        pooling=pooling_name(int(context.pooling_type)) if options.embeddings else "none",
-        eos=eos,
-        sep=int(vocab.token_sep()),
-        add_eos=bool(vocab.get_add_eos()),
-        add_sep=bool(vocab.get_add_sep()),
-        rerank_template=model.get_default_chat_template_by_name("rerank") or "",
-    )
-
-
-def _fim_tokens(vocab: llama_cpp.LlamaVocab) -> FimTokens:
-    tokens = (vocab.fim_prefix(), vocab.fim_suffix(), vocab.fim_middle(), vocab.fim_rep(), vocab.fim_sep())
-    return FimTokens(*map(int, tokens))
-
-
-def _generates(model: llama_cpp.LlamaModel) -> bool:
-    """False for an encoder: its tokens look ahead, so none can follow."""
-    metadata: dict[str, str] = model.metadata()
-    return metadata.get(f"{metadata.get('general.architecture')}.attention.causal") != "false"
-
-
-def _build() -> str:
-    """The binding's own version and the llama.cpp release inside it."""
-    config = json.loads(files("cyllama").joinpath("build_config.json").read_text(encoding="utf-8"))
-    return f"cyllama {version('cyllama')}, llama.cpp {config['versions']['llama_cpp_version']}"
-
-
-def _text(vocab: llama_cpp.LlamaVocab, token: int) -> str:
-    return bytes(vocab.token_to_bytes(token, 0, True)).decode("utf-8", "replace") if token >= 0 else ""

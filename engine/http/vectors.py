@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -112,7 +113,7 @@ class VectorRoute:
         return Job(request, tasks, handles, mailbox, format_)
 
 
-class VectorFormat:
+class VectorFormat(ABC):
     """A `Format` whose answers come whole."""
 
     def chunk(self, chunk: Chunk) -> bytes:
@@ -127,8 +128,8 @@ class VectorFormat:
     def closing(self, dones: Sequence[Done]) -> bytes:
         return b""
 
-    def whole(self, dones: Sequence[Done]) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def whole(self, dones: Sequence[Done]) -> Any: ...
 
 
 class NativeEmbeddings(VectorFormat):
