@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from starlette.types import Receive, Scope, Send
 
 from engine.backends.base import ModelInfo
-from engine.delivery import Chunk, Done, Event, Handle, Mailbox, PromptProgress, Raw, ReaderGone
-from engine.door import NeverFits, Refused
+from engine.delivery import Done, Event, Handle, Mailbox, Raw, ReaderGone
 from engine.http.adapters import lora_json
 from engine.http.body import read_aside, read_body, watch_client
 from engine.http.direct import DirectSink, open_sink, write_raw
@@ -19,6 +17,7 @@ from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
 from engine.http.formats import Format, NativeFormat, OaiChatFormat, OaiCompletionFormat, sse
 from engine.http.infill import InfillSizes, infill_prompt
+from engine.http.jobs import Job, collect, task_error
 from engine.http.logprobs import Logprobs
 from engine.http.prompts import read_prompts
 from engine.http.requests import CompletionRequest, read_request
@@ -36,45 +35,6 @@ _STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 _PING = b": still here\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A request ready to run: its tasks, a handle for each answer in order of index, and the shape of the answers."""
-
-    request: CompletionRequest
-    tasks: tuple[Task, ...]
-    handles: tuple[Handle, ...]
-    mailbox: Mailbox
-    format: Format
-
-    def reserve(self, runner: Runner) -> None:
-        """Before any byte of an answer; ApiError when there is no room for all of the tasks."""
-        try:
-            runner.door.reserve(self.tasks)
-        except Refused as exc:
-            raise ApiError(503, exc.message, retry_after=exc.retry_after) from None
-        except NeverFits as exc:
-            raise ApiError(400, str(exc), field="prompt") from None
-
-    def submit(self, runner: Runner) -> asyncio.TimerHandle | None:
-        """The timer that ends tasks which wait for too long, if there is a limit; to be cancelled at the end."""
-        for task in self.tasks:
-            runner.submit(task, [handle for handle in self.handles if handle.task is task])
-        limit = self.request.queue_timeout_ms
-        if not limit:
-            return None
-        message = f"No work on the prompt began within {limit} ms (queue_timeout_ms): the server is busy."
-        return asyncio.get_running_loop().call_later(limit / 1e3, runner.expire, [task.id for task in self.tasks], message)
-
-    def encode(self, event: Event) -> bytes:
-        """Called for events before the end of a task, by the loop thread or the reader, never by both at a time."""
-        if isinstance(event, Chunk):
-            return self.format.chunk(event)
-        return self.format.progress(event) if isinstance(event, PromptProgress) else b""
-
-    def cancel(self, runner: Runner) -> None:
-        runner.cancel([handle.task_id for handle in self.handles])
 
 
 class CompletionRoute:
@@ -211,42 +171,6 @@ def _handle(task: Task, task_id: int, index: int, mailbox: Mailbox, request: Com
         keep_tokens=request.return_tokens,
         max_generation_s=request.max_generation_s,
     )
-
-
-def task_error(done: Done) -> ApiError:
-    """A task that ended by a fault: of its request (found late), or of the server."""
-    finished = done.finished
-    if done.stop == "cancelled":
-        return ApiError(503, "The task was cancelled.")
-    kind = finished.error_type.value if finished.error_type is not None else "server_error"
-    if kind == "unavailable_error":
-        return ApiError(503, finished.error)
-    if kind == "server_error":
-        return ApiError(500, finished.error)
-    details = {"n_prompt_tokens": finished.n_prompt} if kind == "exceed_context_size_error" else {}
-    return ApiError(400, finished.error, type_=kind, **details)
-
-
-async def collect(job: Job, runner: Runner, receive: Receive) -> Any:
-    """Runs the tasks to their end; ApiError when one fails, ReaderGone when nobody waits any more."""
-    dones: dict[int, Done] = {}
-    job.reserve(runner)
-    watch = asyncio.create_task(watch_client(receive, job.mailbox.close))
-    timer = job.submit(runner)
-    try:
-        while len(dones) < len(job.handles):
-            for event in await job.mailbox.take():
-                if isinstance(event, Done):
-                    if event.stop in ("error", "cancelled"):
-                        raise task_error(event)
-                    dones[event.handle.index] = event
-    finally:
-        watch.cancel()
-        if timer is not None:
-            timer.cancel()
-        if len(dones) < len(job.handles):
-            job.cancel(runner)
-    return job.format.whole([dones[index] for index in sorted(dones)])
 
 
 async def _stream(job: Job, runner: Runner, scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,9 +14,10 @@ from engine.backends.base import Backend, ModelInfo
 from engine.delivery import Chunk, Done, Handle, Mailbox, PromptProgress, ReaderGone
 from engine.http.adapters import effective
 from engine.http.body import read_aside, read_body
-from engine.http.completions import Job, collect, label_of
+from engine.http.completions import label_of
 from engine.http.errors import ApiError, field_error, json_response
 from engine.http.fields import Fields, parse_object
+from engine.http.jobs import Job, collect
 from engine.http.prompts import read_prompts
 from engine.http.requests import CompletionRequest, read_request
 from engine.http.state import ServerState
