@@ -79,7 +79,8 @@ def results(run: Run, pair: int | None = None) -> Json:
 def sample_rows(run: Run) -> Iterator[list[str | int | float | None]]:
     """Rows for a CSV file, its header first. Text that a spreadsheet would take as a formula gets an apostrophe in front."""
     yield list(SAMPLE_COLUMNS)
-    for sample in run.samples.select_related("block").iterator():
+    rows = run.samples.select_related("block").defer("chunks_ms", "block__timeline", "block__warnings")
+    for sample in rows.iterator():
         yield [_cell(sample, column) for column in SAMPLE_COLUMNS]
 
 
