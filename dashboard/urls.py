@@ -5,7 +5,19 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from dashboard.views import alert_rules, alerts, audit, auth, definitions, experiments, history, overview, policies, servers
+from dashboard.views import (
+    alert_rules,
+    alerts,
+    audit,
+    auth,
+    definitions,
+    experiments,
+    history,
+    launch,
+    overview,
+    policies,
+    servers,
+)
 from scheduler_api.api import api
 
 urlpatterns = [
@@ -41,7 +53,7 @@ urlpatterns = [
     path("definitions/", definitions.show, name="definitions"),
     path("audit/", audit.changes, name="audit"),
     path("experiments/", experiments.experiments, name="experiments"),
-    path("experiments/new/", experiments.experiment_new, name="experiment-new"),
+    path("experiments/new/", launch.experiment_new, name="experiment-new"),
     path("experiments/<int:pk>/", experiments.run, name="run"),
     path("experiments/<int:pk>/stop/", experiments.run_stop, name="run-stop"),
     path("experiments/<int:pk>/samples.csv", experiments.run_csv, name="run-csv"),

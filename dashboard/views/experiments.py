@@ -1,4 +1,4 @@
-"""Experiments: the list, the form that starts one, a run while it goes and its result."""
+"""Experiments: the list, a run while it goes and its result. `views.launch` starts them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.csp import CSP
 from django.views.decorators.csp import csp_override
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import arms, experiment_form, results, run_page, sample_table
+from dashboard import arms, results, run_page, sample_table
 from dashboard import roles as who
 from dashboard.charts import words
 from dashboard.roles import Role, at_least
 from workers import experiments as services
 from workers import selectors
 from workers.analysis import summary
-from workers.errors import ExperimentRefused
 from workers.models import Run
 
 # Plotly writes styles into its own elements and saves images through blobs; nothing else does.
@@ -85,59 +84,7 @@ def _ended_verdict(pk: int, created_at: datetime) -> str:
     return _verdict(selectors.get_run(pk))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@at_least(Role.OPERATOR)
-def experiment_new(request: Request) -> HttpResponse:
-    asked = experiment_form.read((request.POST if request.method == "POST" else request.GET).dict(), _copied(request))
-    targets = experiment_form.targets()
-    chosen = experiment_form.choose(targets, asked)
-    error = ""
-    if request.method == "POST" and "draw" not in request.POST:
-        error = " ".join(asked.problems)
-        if not error:
-            try:
-                return redirect("run", pk=_start(request, asked, chosen).pk)
-            except ExperimentRefused as refused:
-                error = refused.text
-    plan, drawing = experiment_form.drawing_of(asked, chosen)
-    fields = chosen.fields if chosen else {}
-    context = {
-        "targets": targets,
-        "chosen": chosen.server if chosen and not chosen.why_not else None,
-        "can_start": chosen is not None and not chosen.why_not,
-        "arms": [{"letter": arm, "choices": arms.choices(arm, fields, asked.sent)} for arm in ("A", "B")],
-        "values": asked.values,
-        "plan": plan,
-        "drawing": drawing,
-        "error": error,
-    }
-    template = "experiments/new.html#plan" if request.htmx else "experiments/new.html"
-    return render(request, template, context, status=409 if error else 200)
-
-
-def _copied(request: Request) -> Run | None:
-    number = request.GET.get("from", "")
-    return _run(int(number)) if number.isdigit() else None
-
-
-def _start(request: Request, asked: experiment_form.Asked, chosen: experiment_form.Target | None) -> Run:
-    if chosen is None:
-        raise ExperimentRefused("No server is registered. Add one whose policies can be switched.")
-    if asked.server is not None and asked.server != chosen.server.pk:
-        raise ExperimentRefused("The chosen server is not registered any more. Choose another one.")
-    return services.start_run(
-        scenario=experiment_form.SCENARIO,
-        server=chosen.server,
-        policy_a=arms.asked("A", chosen.fields, asked.sent),
-        policy_b=arms.asked("B", chosen.fields, asked.sent),
-        repetitions=asked.repetitions,
-        scale=asked.scale,
-        share=asked.share,
-        by=request.user,
-    )
-
-
-def _run(pk: int) -> Run:
+def run_or_404(pk: int) -> Run:
     try:
         return selectors.get_run(pk)
     except Run.DoesNotExist:
@@ -147,7 +94,7 @@ def _run(pk: int) -> Run:
 @require_safe
 @csp_override(CHARTS_CSP)
 def run(request: Request, pk: int) -> HttpResponse:
-    shown = _run(pk)
+    shown = run_or_404(pk)
     if request.htmx and request.htmx.target == "progress":
         if not shown.active:
             return HttpResponseClientRefresh()
@@ -224,10 +171,10 @@ def _result_context(request: Request, shown: Run) -> dict[str, Any]:
 @require_POST
 @at_least(Role.OPERATOR)
 def run_stop(request: Request, pk: int) -> HttpResponse:
-    services.request_stop(_run(pk), request.user)
+    services.request_stop(run_or_404(pk), request.user)
     if not request.htmx:
         return redirect("run", pk=pk)
-    shown = _run(pk)
+    shown = run_or_404(pk)
     if not shown.active:
         return HttpResponseClientRefresh()
     return render(request, "experiments/_live.html#progress", _live_context(request, shown))
@@ -236,7 +183,7 @@ def run_stop(request: Request, pk: int) -> HttpResponse:
 @require_safe
 def run_csv(request: Request, pk: int) -> HttpResponse:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerows(selectors.sample_rows(_run(pk)))
+    csv.writer(out, lineterminator="\r\n").writerows(selectors.sample_rows(run_or_404(pk)))
     name = f"slotboard-run-{pk}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
     return HttpResponse(out.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
