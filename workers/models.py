@@ -143,3 +143,25 @@ class Sample(models.Model):
 
     def __str__(self) -> str:
         return f"{self.role} request of {self.block}"
+
+
+class StoredScenario(models.Model):
+    """An operator's own scenario. Its text says everything; `title` repeats it for lists.
+
+    A run copies the text when it is started, so editing or deleting one changes no run.
+    """
+
+    name = models.CharField(max_length=40, unique=True)  # none of the library
+    text = models.TextField()
+    title = models.CharField(max_length=200)
+    copied_from = models.CharField(max_length=40, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
