@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from dashboard.charts import base, words
 from dashboard.charts.base import Figure
 
 P95_FROM = 20  # below this many requests a 95th percentile is the slowest one by another name
+MOST_STEPS = 240  # of a line: with more values it goes through this many of them, which no pixel tells apart
+MOST_READOUTS = 160
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -19,7 +23,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def distribution(a: Sequence[float], b: Sequence[float]) -> Figure:
+def distribution(a: Sequence[float], b: Sequence[float], unit: str = "s", what: str = "request") -> Figure:
+    """`a` and `b` in `unit`; `what` is counted, in the singular."""
     arms = {"A": sorted(a), "B": sorted(b)}
     high = max([*arms["A"], *arms["B"], 0.0])
     grid = base.ticks(0.0, high * 1.02 or 1.0, 5)
@@ -34,30 +39,36 @@ def distribution(a: Sequence[float], b: Sequence[float]) -> Figure:
     return {
         "data": data,
         "layout": base.layout(
-            base.axis(0.0, end, grid, base.tick_words(grid), showline=True),
+            base.axis(0.0, end, grid, base.tick_words(grid, unit), showline=True),
             base.axis(0.0, 104.0, y_ticks, y_words),
-            annotations=[label for share in shares for label in _labels(arms, share, end)],
+            annotations=[label for share in shares for label in _labels(arms, share, end, unit)],
         ),
         "narrow": {},
-        "readouts": _readouts(arms, end),
-        "alt": "; ".join(f"{arm}: {_sentence(values)}" for arm, values in arms.items()),
+        "readouts": _readouts(arms, end, unit),
+        "alt": "; ".join(f"{arm}: {_sentence(values, unit, what)}" for arm, values in arms.items()),
     }
 
 
-def _sentence(values: Sequence[float]) -> str:
-    return (
-        f"half of {len(values)} requests done within {words.seconds(percentile(values, 0.5))} s"
-        if values
-        else "no request is done"
-    )
+def _sentence(values: Sequence[float], unit: str, what: str) -> str:
+    if not values:
+        return f"no {what} is done"
+    return f"half of {words.whole(len(values))} {what}s done within {words.seconds(percentile(values, 0.5))} {unit}"
 
 
 def _steps(arm: str, values: Sequence[float], end: float) -> dict[str, Any]:
     n = len(values)
-    x = [0.0, *(base.number(value) for value in values), end]
-    y = [0.0, *(round(100 * (index + 1) / n, 3) for index in range(n)), 100.0]
+    taken = _taken(n, MOST_STEPS)
+    x = [0.0, *(base.number(values[index]) for index in taken), end]
+    y = [0.0, *(round(100 * (index + 1) / n, 3) for index in taken), 100.0]
     line = {"shape": "hv", "width": 1.8, "color": "--series-2" if arm == "A" else "--series"}
     return {"type": "scatter", "mode": "lines", "name": arm, "x": x, "y": y, "line": line, "hoverinfo": "skip"}
+
+
+def _taken(n: int, most: int) -> list[int]:
+    """Places of at most `most` of `n` ordered values, evenly over them, the first and the last among them."""
+    if n <= most:
+        return list(range(n))
+    return sorted({round(step * (n - 1) / (most - 1)) for step in range(most)})
 
 
 def _marks(arm: str, values: Sequence[float], shares: Sequence[float]) -> dict[str, Any]:
@@ -75,15 +86,15 @@ def _marks(arm: str, values: Sequence[float], shares: Sequence[float]) -> dict[s
     }
 
 
-def _labels(arms: dict[str, list[float]], share: float, end: float) -> list[dict[str, Any]]:
+def _labels(arms: dict[str, list[float]], share: float, end: float, unit: str) -> list[dict[str, Any]]:
     """A label at each arm's percentile, turned away from the other arm; one label for both when they lie together."""
     at = {arm: percentile(values, share) for arm, values in arms.items() if values}
     head = "p95 " if share == 0.95 else ""
     if len(at) == 2 and abs(at["A"] - at["B"]) < 0.16 * end:
-        text = head + ", ".join(f"{arm} {words.seconds(value)} s" for arm, value in at.items())
+        text = head + ", ".join(f"{arm} {words.seconds(value)} {unit}" for arm, value in at.items())
         left = min(at.values()) > 0.45 * end
         return [_label(min(at.values()) if left else max(at.values()), share, text, left)]
-    return [_label(value, share, f"{head}{arm} {words.seconds(value)} s", value > 0.55 * end) for arm, value in at.items()]
+    return [_label(value, share, f"{head}{arm} {words.seconds(value)} {unit}", value > 0.55 * end) for arm, value in at.items()]
 
 
 def _label(x: float, share: float, text: str, left: bool) -> dict[str, Any]:
@@ -100,20 +111,12 @@ def _label(x: float, share: float, text: str, left: bool) -> dict[str, Any]:
     )
 
 
-def _readouts(arms: dict[str, list[float]], end: float) -> list[dict[str, Any]]:
-    edges = sorted({0.0, *arms["A"], *arms["B"]})
+def _readouts(arms: dict[str, list[float]], end: float, unit: str) -> list[dict[str, Any]]:
+    every = sorted({0.0, *arms["A"], *arms["B"]})
+    edges = [every[index] for index in _taken(len(every), MOST_READOUTS)]
     readouts = []
-    for index, edge in enumerate(edges):
-        after = edges[index + 1] if index + 1 < len(edges) else end
-        parts = []
-        for arm, values in arms.items():
-            if values:
-                parts.append(f"{arm} {sum(value <= edge for value in values)} of {len(values)}")
-        readouts.append(
-            {
-                "x0": base.number(edge),
-                "x1": base.number(after),
-                "text": f"From {words.seconds(edge)} to {words.seconds(after)} s: {', '.join(parts)} done",
-            }
-        )
+    for edge, after in pairwise([*edges, end]):
+        parts = [f"{arm} {bisect_right(values, edge)} of {len(values)}" for arm, values in arms.items() if values]
+        told = f"From {words.seconds(edge)} to {words.seconds(after)} {unit}"
+        readouts.append({"x0": base.number(edge), "x1": base.number(after), "text": f"{told}: {', '.join(parts)} done"})
     return readouts if any(arms.values()) else []

@@ -26,7 +26,7 @@ def _value(pair: dict[str, Any], arm: str, role: str, field: str) -> float | Non
     return float(value) if value is not None else None
 
 
-def pairs(rows: Sequence[Row], planned: int = 0, as_percent: bool = False) -> Figure:
+def pairs(rows: Sequence[Row], planned: int = 0, as_percent: bool = False, unit: str = "s") -> Figure:
     """Beside each pair stands how many times sooner B was or, `as_percent`, the change, for what should stay as it is.
 
     `planned` pairs keep their place on the axis from the start, so that dots do not move while a run goes on.
@@ -46,11 +46,11 @@ def pairs(rows: Sequence[Row], planned: int = 0, as_percent: bool = False) -> Fi
         "data": [_joined(rows, offset), _dots(rows, "A", dot, offset), _dots(rows, "B", dot, offset)],
         "layout": base.layout(
             base.axis(0.5, last + 0.5, shown, [str(number) for number in shown], showgrid=False, showline=low == 0),
-            base.axis(low, high, grid, base.tick_words(grid)) if known else base.axis(0, 1, [], []),
+            base.axis(low, high, grid, base.tick_words(grid, unit)) if known else base.axis(0, 1, [], []),
             annotations=notes,
         ),
         "narrow": {"annotations": [] if known else notes},
-        "readouts": [_readout(row) for row in rows],
+        "readouts": [_readout(row, unit) for row in rows],
         "alt": f"{len(rows)} pairs, A and B side by side" if rows else "No pair is done yet",
     }
 
@@ -104,12 +104,12 @@ def _labels(rows: Sequence[Row], height: float, as_percent: bool) -> list[dict[s
     return labels
 
 
-def _readout(row: Row) -> dict[str, Any]:
+def _readout(row: Row, unit: str) -> dict[str, Any]:
     number, a, b = row
     if a is None or b is None:
         missing = " and ".join(arm for arm, value in (("A", a), ("B", b)) if value is None)
         text = f"Pair {number}: no value of {missing}, so it counts nowhere"
     else:
         told = f": {words.change(b / a)}" if a > 0 and b > 0 else ""
-        text = f"Pair {number}: A {words.seconds(a)} s, B {words.seconds(b)} s{told}"
+        text = f"Pair {number}: A {words.seconds(a)} {unit}, B {words.seconds(b)} {unit}{told}"
     return {"x0": number - 0.5, "x1": number + 0.5, "text": text}

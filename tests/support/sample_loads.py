@@ -175,9 +175,7 @@ def make_load_run(
     return run
 
 
-def _add_block(
-    run: Run, index: int, pair: int, arm: str, seed: int, asks: list[Ask], kept_iterations: bool, spoil: Any
-) -> Block:
+def _add_block(run: Run, index: int, pair: int, arm: str, seed: int, asks: list[Ask], kept_iterations: bool, spoil: Any) -> Block:
     order = "rotating" if (run.policy_a if arm == "A" else run.policy_b).get("prefill_order") == "rotating" else "physical"
     assert run.started_at is not None
     at = run.started_at + timedelta(seconds=BLOCK_S * index)
