@@ -24,6 +24,7 @@ class State:
 
 
 STATES = {
+    RunState.WAITING: State("queued", "q", "Waiting"),
     RunState.QUEUED: State("queued", "q", "Queued"),
     RunState.RUNNING: State("gen", "", "Running"),
     RunState.STOPPING: State("waiting", "", "Stopping"),

@@ -11,8 +11,11 @@ from django.db.models import Q
 
 
 class RunState(models.TextChoices):
-    """queued -> running -> finished | failed; running -> stopping -> stopped; queued -> stopped; no heartbeat -> lost."""
+    """waiting -> queued -> running -> finished | failed; running -> stopping -> stopped; waiting, queued -> stopped; no
+    heartbeat, of the run's worker or of a shard's -> lost.
+    """
 
+    WAITING = "waiting"  # for its time, or for the run before it on its server
     QUEUED = "queued"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -22,7 +25,7 @@ class RunState(models.TextChoices):
     LOST = "lost"
 
 
-ACTIVE = (RunState.QUEUED, RunState.RUNNING, RunState.STOPPING)
+ACTIVE = (RunState.QUEUED, RunState.RUNNING, RunState.STOPPING)  # its server is its own: one at a time
 HELD = (RunState.RUNNING, RunState.STOPPING)  # a worker has it
 
 
@@ -35,6 +38,7 @@ class Run(models.Model):
     scale = models.FloatField(default=1.0)
     scale_auto = models.BooleanField(default=False)  # `scale` is then what the calibration chose
     scenario_text = models.TextField(blank=True)  # the YAML of a scenario made of streams, as it was when the run was started
+    shards = models.PositiveSmallIntegerField(default=1)  # worker slots over which a load is spread
     share = models.FloatField(default=0.1)  # of the cold request's time alone, after which the short one is sent
     seed = models.PositiveBigIntegerField()
 
@@ -42,6 +46,7 @@ class Run(models.Model):
     progress_done = models.PositiveIntegerField(default=0)  # blocks
     progress_total = models.PositiveIntegerField(default=0)
     progress_text = models.CharField(max_length=300, blank=True)
+    live = models.JSONField(null=True)  # the load that is being sent, see workers.load.progress; None before the first
     stop_requested = models.BooleanField(default=False)
     stop_reason = models.CharField(max_length=300, blank=True)
     error = models.TextField(blank=True)
@@ -54,6 +59,7 @@ class Run(models.Model):
 
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+    not_before = models.DateTimeField(null=True)  # scheduled: not sent to a worker before this moment
     enqueued_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -75,7 +81,8 @@ class Run(models.Model):
 
     @property
     def active(self) -> bool:
-        return self.state in ACTIVE
+        """Not over: it waits, or has its server."""
+        return self.state in ACTIVE or self.state == RunState.WAITING
 
 
 class Block(models.Model):
@@ -89,6 +96,8 @@ class Block(models.Model):
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
     timeline = models.JSONField(default=dict)
+    tally = models.JSONField(default=dict)  # of a large load, whose requests are not all kept: see workers.load.tally
+    interrupted = models.BooleanField(default=False)  # the server restarted within it: kept, and left out of what is compared
     warnings = models.JSONField(default=list)
 
     class Meta:
@@ -97,6 +106,53 @@ class Block(models.Model):
 
     def __str__(self) -> str:
         return f"block {self.index} of run {self.run_id}"
+
+
+class LogLine(models.Model):
+    """What a run did, when: written by its worker, its shards, the dispatcher and the reaper."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="log_lines")
+    at = models.DateTimeField()
+    level = models.CharField(max_length=8, default="info")  # info | warning | error
+    source = models.CharField(max_length=40)  # worker | shard 2 | console | reaper
+    text = models.CharField(max_length=500)
+
+    class Meta:
+        ordering = ("run", "id")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Shard(models.Model):
+    """A worker slot that sends a part of a run's load beside the run's own worker, which is shard 1.
+
+    The run's worker writes orders, the shard's worker all else; workers.sharding says how they go.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="parts")
+    number = models.PositiveSmallIntegerField()  # from 2
+    run_lease = models.CharField(max_length=40)  # of the run when it called for the shard
+    lease = models.CharField(max_length=40, blank=True)  # drawn by the worker that took it; empty: not taken yet
+    worker = models.CharField(max_length=200, blank=True)
+    heartbeat_at = models.DateTimeField(null=True)
+    clock_offset_s = models.FloatField(null=True)  # the reference clock minus the worker's
+    clock_error_s = models.FloatField(null=True)  # at most so far off
+    order = models.JSONField(default=dict)  # what to send next
+    order_number = models.PositiveIntegerField(default=0)
+    start_at = models.FloatField(null=True)  # of this order, on the reference clock; None: not yet given
+    ready_number = models.PositiveIntegerField(default=0)  # the order that it has planned and encoded
+    done_number = models.PositiveIntegerField(default=0)  # the order that it has sent to the end
+    report = models.JSONField(default=dict)  # of that order
+    live = models.JSONField(null=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("run", "number")
+        constraints = (models.UniqueConstraint(fields=["run", "number"], name="one_shard_per_number"),)
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of run {self.run_id}"
 
 
 class Sample(models.Model):

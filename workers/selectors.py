@@ -42,6 +42,28 @@ def active_run(server: Server) -> Run | None:
     return Run.objects.select_related("server", "created_by").filter(server=server, state__in=ACTIVE).first()
 
 
+PROGRESS_KEYS = ("planned", "sent", "done", "failed", "rate_per_s", "ttft_p50_s", "ttft_p95_s", "at")
+
+
+def progress(run: Run) -> Json | None:
+    """The load that a run is sending, or sent last; None for a run that has not sent any, and for warm-behind-cold.
+
+    Keys: planned, sent, done and failed (requests of the block, of all shards; done counts the failed too), rate_per_s (requests
+    that ended a second, over the last seconds), ttft_p50_s and ttft_p95_s (of the block's requests so far, None without any), at
+    (Unix seconds of the figures). Written at most twice a second. It is read from `run` as it was loaded.
+    """
+    live = run.live
+    return None if not live else {key: live.get(key) for key in PROGRESS_KEYS}
+
+
+def log(run: Run, limit: int = 500) -> list[Json]:
+    """The run's last lines, oldest first: at (aware datetime), level (info | warning | error), source (worker, shard 2, console,
+    reaper), text.
+    """
+    rows = run.log_lines.order_by("-id").values("at", "level", "source", "text")[:limit]
+    return [dict(row) for row in reversed(rows)]
+
+
 def arm_labels(run: Run) -> tuple[str, str]:
     """What sets the arms apart, in words: ("physical", "rotating")."""
     return sentences.arm_words(run.policy_a, run.policy_b), sentences.arm_words(run.policy_b, run.policy_a)
