@@ -9,12 +9,16 @@ from typing import Any
 
 from dashboard.charts import base, words
 from dashboard.charts.base import Figure
+from dashboard.charts.requests import RequestRow, bars, line, marks, request_rows, request_traces
 
 THICK = 0.66
 GAP_S = 0.02  # stretches closer than this are one
 ROOM = 0.3  # of the axis that a sentence inside a lane needs
 MOST_READOUTS = 2000
-GUTTER, NARROW_GUTTER = 88, 68  # px left of the plot, for the slots' names
+FEW_DONE = 3  # with more requests a slot's ends are ticks instead of words
+LONGEST_NAME = 12  # of a stream before its lane; the readout has the whole
+SEVERAL = "several"
+GUTTER, NARROW_GUTTER = 104, 76  # px left of the plot, for the slots' names
 
 type Span = tuple[float, float]
 
@@ -67,9 +71,11 @@ def timeline(block: Mapping[str, Any], over: Span) -> Figure:
     steps = _steps(block.get("iterations") or [], origin or 0.0, over)
     lanes = _lanes(steps, requests, origin or 0.0, over)
     shown = sorted(lanes.values(), key=lambda lane: lane.slot)
+    loose = list(enumerate(request_rows(requests, origin or 0.0, over[1]), start=len(shown)))
     data = [trace for row, lane in enumerate(shown) for trace in _traces(row, lane)]
+    data += [trace for row, each in loose for trace in request_traces(row, each)]
     grid = [tick for tick in base.ticks(0.0, over[1], 6) if tick <= over[1]]
-    rows = max(len(shown), 1)
+    rows = max(len(shown) + len(loose), 1)
     return {
         "data": data,
         "layout": base.layout(
@@ -78,15 +84,16 @@ def timeline(block: Mapping[str, Any], over: Span) -> Figure:
             margin={"l": GUTTER, "r": 16, "t": 0, "b": 20, "pad": 0},
             dragmode="zoom",
             barmode="overlay",
-            shapes=[shape for row, lane in enumerate(shown) for shape in _frame(row, lane, GUTTER)],
+            shapes=_frames(shown, loose, GUTTER),
             annotations=[
-                label for row, lane in enumerate(shown) for label in (_name(row, lane, GUTTER), *_notes(row, lane, over, ROOM))
+                *_names(shown, loose, GUTTER),
+                *(note for row, lane in enumerate(shown) for note in _notes(row, lane, over)),
             ],
         ),
         "narrow": {
             "margin": {"l": NARROW_GUTTER, "r": 0, "t": 0, "b": 20, "pad": 0},
-            "shapes": [shape for row, lane in enumerate(shown) for shape in _frame(row, lane, NARROW_GUTTER)],
-            "annotations": [_name(row, lane, NARROW_GUTTER) for row, lane in enumerate(shown)],
+            "shapes": _frames(shown, loose, NARROW_GUTTER),
+            "annotations": _names(shown, loose, NARROW_GUTTER),
         },
         "rows": rows,
         "readouts": [_readout(step, lanes) for step in steps[:MOST_READOUTS]] or _request_readouts(requests, origin or 0.0),
@@ -109,8 +116,10 @@ def _lanes(
     steps: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]], origin: float, over: Span
 ) -> dict[int, Lane]:
     lanes: dict[int, Lane] = {}
-    for request in requests:
-        lanes.setdefault(request["slot"], Lane(request["slot"])).role = request["role"]
+    pinned = [request for request in requests if request["slot"] is not None]
+    for request in pinned:
+        lane = lanes.setdefault(request["slot"], Lane(request["slot"]))
+        lane.role = request["role"] if lane.role in ("", request["role"]) else SEVERAL
     for step in steps:
         span = (step["start"], step["end"])
         for slot, _ in step["prompt"]:
@@ -123,7 +132,7 @@ def _lanes(
             lane = lanes.setdefault(slot, Lane(slot))
             _extend(lane.waiting, span)
             lane.reasons.append(reason)
-    for request in requests:
+    for request in pinned:
         _queue(lanes[request["slot"]], request, origin, over)
     return lanes
 
@@ -139,11 +148,12 @@ def _queue(lane: Lane, request: Mapping[str, Any], origin: float, over: Span) ->
     """From being sent to the first iteration that knew of it; without iterations also the service as a whole."""
     sent = request["sent_at"] - origin
     visit, done = (request[key] - origin if request.get(key) is not None else None for key in ("first_visit_at", "done_at"))
-    known = [start for spans in (lane.prompt, lane.generation, lane.waiting, lane.held) for start, end in spans if end > sent]
+    seen = [span for spans in (lane.prompt, lane.generation, lane.waiting, lane.held) for span in spans if span[1] > sent]
+    known = [start for start, _ in seen if start > sent - GAP_S]  # what began before served another one
     until = min([*known, *(moment for moment in (visit, done) if moment is not None)], default=over[1])
     if until > sent:
         lane.queued.append((sent, until))
-    if not known and visit is not None:
+    if not seen and visit is not None:
         lane.whole.append((visit, done if done is not None else over[1]))
     if done is not None:
         lane.done.append(done)
@@ -157,39 +167,26 @@ def _traces(row: int, lane: Lane) -> list[dict[str, Any]]:
         fill: dict[str, Any] = {"color": solid, "line": {"color": "--bg", "width": 1}}
         if hatched:
             fill["pattern"] = {"shape": "/", "fgcolor": "--bg", "size": 6, "solidity": 0.25, "fillmode": "overlay"}
-        traces.append(_bars(row, [*lane.prompt, *lane.whole], fill, "prompt"))
+        traces.append(bars(row, [*lane.prompt, *lane.whole], fill, "prompt", THICK))
     if lane.generation:
-        traces.append(_bars(row, lane.generation, {"color": soft, "line": {"width": 0}}, "generation"))
+        traces.append(bars(row, lane.generation, {"color": soft, "line": {"width": 0}}, "generation", THICK))
     if lane.held:
         pattern = {"shape": "/", "fgcolor": solid, "bgcolor": "--bg", "size": 5, "solidity": 0.4, "fillmode": "replace"}
-        traces.append(_bars(row, lane.held, {"color": solid, "pattern": pattern, "line": {"color": solid, "width": 1}}, "held"))
+        edge = {"color": solid, "width": 1}
+        traces.append(bars(row, lane.held, {"color": solid, "pattern": pattern, "line": edge}, "held", THICK))
     if lane.waiting:
-        traces.append(_line(row, lane.waiting, {"color": "--ink-3", "width": 1.4}, "waiting"))
+        traces.append(line(row, lane.waiting, {"color": "--ink-3", "width": 1.4}, "waiting"))
     if lane.queued:
-        traces.append(_line(row, lane.queued, {"color": "--ink-3", "width": 1.4, "dash": "2px,3px"}, "queued"))
+        traces.append(line(row, lane.queued, {"color": "--ink-3", "width": 1.4, "dash": "2px,3px"}, "queued"))
+    if len(lane.done) > FEW_DONE:
+        traces.append(marks(row, lane.done, "line-ns", "--ink", "done"))
     return traces
 
 
-def _bars(row: int, spans: Sequence[Span], marker: dict[str, Any], name: str) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "base": [base.number(start) for start, _ in spans],
-        "x": [base.number(end - start) for start, end in spans],
-        "y": [row] * len(spans),
-        "width": THICK,
-        "marker": marker,
-        "hoverinfo": "skip",
-    }
-
-
-def _line(row: int, spans: Sequence[Span], line: dict[str, Any], name: str) -> dict[str, Any]:
-    x: list[float | None] = []
-    for start, end in spans:
-        x += [base.number(start), base.number(end), None]
-    y = [None if value is None else row for value in x]
-    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": line, "hoverinfo": "skip"}
+def _frames(shown: Sequence[Lane], loose: Sequence[tuple[int, RequestRow]], gutter: int) -> list[dict[str, Any]]:
+    """A rule stands under each slot, and under the last row of each stream."""
+    last = [row for at, (row, _) in enumerate(loose) if at + 1 == len(loose) or loose[at + 1][1].name]
+    return [*(shape for row, lane in enumerate(shown) for shape in _frame(row, lane, gutter)), *(_rule(row) for row in last)]
 
 
 def _frame(row: int, lane: Lane, gutter: int) -> list[dict[str, Any]]:
@@ -207,27 +204,44 @@ def _frame(row: int, lane: Lane, gutter: int) -> list[dict[str, Any]]:
         "fillcolor": base.slot_colour(lane.slot),
         "line": {"width": 0},
     }
+    return [{**square, "x0": -gutter, "x1": -gutter + 10}, _rule(row)]
+
+
+def _rule(row: int) -> dict[str, Any]:
     rule = {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": row + 0.5, "y1": row + 0.5, "layer": "below"}
-    return [{**square, "x0": -gutter, "x1": -gutter + 10}, {**rule, "line": {"color": "--line", "width": 1}}]
+    return {**rule, "line": {"color": "--line", "width": 1}}
+
+
+def _names(shown: Sequence[Lane], loose: Sequence[tuple[int, RequestRow]], gutter: int) -> list[dict[str, Any]]:
+    streams = [_label(row, each.name, gutter) for row, each in loose if each.name]
+    more = [_label(row, f"+{each.more}", gutter) for row, each in loose if each.more and not each.name]
+    return [*(_name(row, lane, gutter) for row, lane in enumerate(shown)), *streams, *more]
+
+
+def _label(row: int, text: str, gutter: int) -> dict[str, Any]:
+    shown = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}\u2026"
+    label = base.note(0, row, shown, xref="paper", xanchor="left", xshift=-gutter, yanchor="middle")
+    return {**label, "font": {"size": 12, "color": "--ink-2"}}
 
 
 def _name(row: int, lane: Lane, gutter: int) -> dict[str, Any]:
-    role = f"  {lane.role}" if lane.role else ""
+    role = lane.role if len(lane.role) < LONGEST_NAME else f"{lane.role[: LONGEST_NAME - 2]}\u2026"
+    role = f"  {role}" if role else ""
     label = base.note(0, row, f"<b>{lane.slot}</b>{role}", xref="paper", xanchor="left", xshift=-gutter + 15, yanchor="middle")
     return {**label, "font": {"size": 12, "color": "--ink-2"}}
 
 
-def _notes(row: int, lane: Lane, over: Span, room: float) -> list[dict[str, Any]]:
+def _notes(row: int, lane: Lane, over: Span) -> list[dict[str, Any]]:
     """The longest wait in words, and where the request was done."""
     width = over[1] - over[0]
     notes = []
     if lane.waiting:
         longest = max(lane.waiting, key=lambda span: span[1] - span[0])
-        if longest[1] - longest[0] > room * width:
+        if longest[1] - longest[0] > ROOM * width:
             notes.append(
                 base.note(longest[0] + 0.02 * width, row, _wait_words(lane), xanchor="left", bgcolor="--bg", borderpad=2)
             )
-    for moment in lane.done:
+    for moment in lane.done if len(lane.done) <= FEW_DONE else ():
         if (over[1] - moment) / width > 0.035:
             notes.append(base.note(moment, row, "done", xanchor="left", xshift=6))
     return notes

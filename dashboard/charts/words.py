@@ -57,14 +57,18 @@ def _told(median: float) -> str:
     return "later" if median >= TIMES else "percent"
 
 
-def change(ratio: float | None) -> str:
-    """B against A: "3.1 times sooner", "1.4 times later" or "+0.4 %"."""
+#: what less and more of something is called: of a time, and of a rate
+TIME, RATE = ("sooner", "later"), ("fewer", "as many")
+
+
+def change(ratio: float | None, kind: tuple[str, str] = TIME) -> str:
+    """B against A: "3.1 times sooner", "1.4 times later" or "+0.4 %"; of a rate "1.4 times as many"."""
     if ratio is None or ratio <= 0:
         return "not measured"
     told = _told(ratio)
     if told == "percent":
         return percent(ratio)
-    return f"{factor(1 / ratio if told == 'sooner' else ratio)} times {told}"
+    return f"{factor(1 / ratio if told == 'sooner' else ratio)} times {kind[0] if told == 'sooner' else kind[1]}"
 
 
 def interval(median: float | None, low: float | None, high: float | None) -> str:
