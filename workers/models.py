@@ -5,9 +5,14 @@ Times named _at are aware datetimes on runs and blocks, Unix seconds on samples 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+
+if TYPE_CHECKING:
+    from scheduler_api.models import Server
 
 
 class RunState(models.TextChoices):
@@ -31,10 +36,16 @@ HELD = (RunState.RUNNING, RunState.STOPPING)  # a worker has it
 
 class Run(models.Model):
     scenario = models.CharField(max_length=80)
-    server = models.ForeignKey("scheduler_api.Server", on_delete=models.PROTECT, related_name="runs")
+    # None in the database for imported runs alone, which nothing conducts; the type says what all others have.
+    server: models.ForeignKey[Any, Server] = models.ForeignKey(  # type: ignore[misc]
+        "scheduler_api.Server", null=True, on_delete=models.PROTECT, related_name="runs"
+    )
+    imported = models.JSONField(null=True)  # where it came from, see workers.exporting.importing; None: a run of this console
     policy_a = models.JSONField(default=dict)  # the fields to set, nothing else
     policy_b = models.JSONField(default=dict)
     repetitions = models.PositiveIntegerField()  # pairs of blocks
+    order = models.CharField(max_length=8, default="abba")  # of the blocks within their pairs, see workers.analysis.order
+    floor = models.PositiveSmallIntegerField(default=0)  # pairs of blocks before them with arm A on both sides
     scale = models.FloatField(default=1.0)
     scale_auto = models.BooleanField(default=False)  # `scale` is then what the calibration chose
     scenario_text = models.TextField(blank=True)  # the YAML of a scenario made of streams, as it was when the run was started
@@ -86,12 +97,15 @@ class Run(models.Model):
 
 
 class Block(models.Model):
-    """A stretch of a run under one policy. `pair` counts from 1; the calibration block has pair 0 and no arm."""
+    """A stretch of a run under one policy. `pair` counts from 1; the calibration block has pair 0 and no arm, those of the A/A floor
+    pair 0 and arm A.
+    """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="blocks")
     index = models.PositiveIntegerField()
     pair = models.PositiveIntegerField(default=0)
     arm = models.CharField(max_length=1, blank=True)
+    floor = models.PositiveSmallIntegerField(default=0)  # the number of its pair in the floor, from 1; 0: not of the floor
     policy_version = models.PositiveIntegerField(null=True)
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
