@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from scheduler_api.exceptions import SchedulerApiError
-from workers import lease, recording, target
+from workers import lease, recording, runlog, target
+from workers.analysis.order import Step, steps
 from workers.errors import LeaseLost, RunFailed, RunStopped
 from workers.lease import Watch
 from workers.load.clock import ClientClock
@@ -20,11 +21,6 @@ from workers.scenarios import ScenarioError
 from workers.switching import Switcher
 
 log = logging.getLogger(__name__)
-
-
-def arm_order(repetitions: int) -> list[tuple[int, str]]:
-    """(pair, arm) of each block: AB, BA, AB, ... so that a drift of the machine weighs on both arms alike."""
-    return [(pair, arm) for pair in range(1, repetitions + 1) for arm in ("AB" if pair % 2 else "BA")]
 
 
 class Conductor(ABC):
@@ -67,15 +63,16 @@ class Conductor(ABC):
 
     def blocks(self) -> None:
         """Each block of the order, with a look for a stop before it."""
-        order = arm_order(self.run.repetitions)
-        for index, (pair, arm) in enumerate(order, start=1):
+        order = steps(self.run.repetitions, order=self.run.order, seed=self.run.seed, floor=self.run.floor)
+        for step in order:
             self.watch.check()
-            self.say(index, f"Block {index} of {len(order)}: pair {pair}, arm {arm}")
-            self.block(index, pair, arm, f"block {index} of {len(order)}")
+            place = f"lock {step.index} of {len(order)}"
+            self.say(step.index, f"B{place}: {step.where[0].lower()}{step.where[1:]}")
+            self.block(step, f"b{place}")
         self.watch.check()
 
     @abstractmethod
-    def block(self, index: int, pair: int, arm: str, reason: str) -> None: ...
+    def block(self, step: Step, reason: str) -> None: ...
 
     def mark(self) -> int:
         """The server's last iteration."""
@@ -87,9 +84,11 @@ class Conductor(ABC):
 
     def say(self, done: int, text: str) -> None:
         lease.write(self.run.pk, self.held, progress_done=done, progress_text=text, warnings=self.warnings)
+        runlog.note(self.run.pk, f"{text}.")
 
     def warn(self, text: str) -> None:
-        recording.add_warning(self.warnings, text)
+        if recording.add_warning(self.warnings, text):
+            runlog.note(self.run.pk, text, "warning")
 
     def guard(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Runs it to its end; a stop cancels it, which closes its sockets."""

@@ -18,6 +18,7 @@ from django.conf import settings
 from workers import recording, target
 from workers.analysis.iterations import foreign_policies, shortened
 from workers.analysis.load import behind_sentence
+from workers.analysis.order import Step
 from workers.conducting import Conductor
 from workers.errors import RunFailed
 from workers.load.client import tls
@@ -94,7 +95,7 @@ class LoadRun(Conductor):
 
     def _calibrate(self) -> None:
         """The speed of one prompt alone, at its second try: the first one may find a cold machine."""
-        block = recording.open_block(self.run, 0, 0, "", None)
+        block = recording.open_block(self.run, recording.CALIBRATION, None)
         self.say(0, "Calibration: the server's speed")
         n_ctx = self.survey.can.n_ctx
         tokens = PROBE_TOKENS if n_ctx is None else max(16, min(PROBE_TOKENS, n_ctx // 2))
@@ -157,15 +158,15 @@ class LoadRun(Conductor):
             scale = max(SCALE_MIN, scale * min(0.95, n_ctx / needed))
         return scale
 
-    def block(self, index: int, pair: int, arm: str, reason: str) -> None:
-        version = self.switcher.to(arm, reason) if self.switches else (self.survey.policy or {}).get("version")
-        block = recording.open_block(self.run, index, pair, arm, version)
-        plan = self._plan(pair, f"{pair}{arm}", self.scaling)
-        self._warm(block, index, plan)
+    def block(self, step: Step, reason: str) -> None:
+        version = self.switcher.to(step.arm, reason) if self.switches else (self.survey.policy or {}).get("version")
+        block = recording.open_block(self.run, step, version)
+        plan = self._plan(step.draws, step.label, self.scaling)
+        self._warm(block, step.index, plan)
         mark = self.mark() if self.is_engine else 0
         load = self._send(plan)
-        where = f"Pair {pair}, arm {arm}"
-        iterations = self._iterations(where, mark, index, version)
+        where = step.where
+        iterations = self._iterations(where, mark, step.index, version)
         add_records(block, load.records, counted(plan, self.scenario, self.scaling))
         self._judge(where, load)
         timeline = {

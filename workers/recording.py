@@ -10,8 +10,9 @@ from typing import Any
 from django.utils import timezone
 
 from scheduler_api.exceptions import SchedulerApiError
-from workers import lease, target
+from workers import lease, runlog, target
 from workers.analysis.iterations import shortened
+from workers.analysis.order import Step
 from workers.block import Request
 from workers.errors import RunFailed
 from workers.load.reading import Answer
@@ -26,14 +27,27 @@ MOST_WARNINGS = 50
 IDLE_WITHIN_S = 0.4  # how long a stop waits for the slots that it gave up
 
 
-def add_warning(warnings: list[str], text: str) -> None:
-    """Each once, and not without end."""
-    if text not in warnings and len(warnings) < MOST_WARNINGS:
+def add_warning(warnings: list[str], text: str) -> bool:
+    """Each once, and not without end. Whether it was new."""
+    new = text not in warnings and len(warnings) < MOST_WARNINGS
+    if new:
         warnings.append(text)
+    return new
 
 
-def open_block(run: Run, index: int, pair: int, arm: str, version: int | None) -> Block:
-    return Block.objects.create(run=run, index=index, pair=pair, arm=arm, policy_version=version, started_at=timezone.now())
+CALIBRATION = Step(0, 0, "")
+
+
+def open_block(run: Run, step: Step, version: int | None) -> Block:
+    return Block.objects.create(
+        run=run,
+        index=step.index,
+        pair=step.pair,
+        arm=step.arm,
+        floor=step.floor,
+        policy_version=version,
+        started_at=timezone.now(),
+    )
 
 
 def close_block(block: Block, timeline: dict[str, Any], warnings: list[str]) -> None:
@@ -105,7 +119,7 @@ def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]
         add_warning(warnings, restored.text)
     if state is not RunState.FINISHED and (text := _still_busy(run)):
         add_warning(warnings, text)
-    progress = {"progress_done": run.repetitions * 2 + 1} if state is RunState.FINISHED else {}
+    progress = {"progress_done": run.progress_total} if state is RunState.FINISHED else {}
     lease.write(
         run.pk,
         held,
@@ -117,6 +131,7 @@ def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]
         finished_at=timezone.now(),
         **progress,
     )
+    runlog.note(run.pk, f"{RunState(state).label}. {error}".strip(), "info" if state is RunState.FINISHED else "error")
 
 
 def _slots(run: Run) -> set[int] | None:

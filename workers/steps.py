@@ -14,11 +14,12 @@ import logging
 from random import Random
 from typing import Any
 
-from workers import lease, recording, target
+from workers import lease, queueing, recording, runlog, target
 from workers.analysis.iterations import foreign_policies, foreign_tokens, full_batch_s
+from workers.analysis.order import Step
 from workers.block import Prompts, Request, judge, send_both, send_one
 from workers.checks import Setup, check_server
-from workers.conducting import Conductor, arm_order
+from workers.conducting import Conductor
 from workers.errors import RunFailed
 from workers.lease import Watch
 from workers.load.client import Answer, Ask, make_client
@@ -26,8 +27,6 @@ from workers.load.prompts import SAMPLE_TEXT, ordinary_pool
 from workers.loadrun import LoadRun
 from workers.models import Block, Run
 from workers.scenarios import load
-
-__all__ = ["arm_order", "conduct"]
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +40,10 @@ def conduct(run_id: int, worker: str) -> bool:
         log.info("Run %d is not queued, so this delivery does nothing", run_id)
         return False
     run = Run.objects.select_related("server", "created_by").get(pk=run_id)
+    runlog.note(run_id, f"Taken by worker {worker}.")
     with Watch(run_id, held) as watch:
         (LoadRun if run.scenario_text else _WarmBehindCold)(run, held, watch).go()
+    queueing.dispatch()
     return True
 
 
@@ -75,7 +76,7 @@ class _WarmBehindCold(Conductor):
         return setup
 
     def _calibrate(self) -> None:
-        block = recording.open_block(self.run, 0, 0, "", None)
+        block = recording.open_block(self.run, recording.CALIBRATION, None)
         self.say(0, f"Calibration: warming slot {self.prompts.scenario.short.slot} with {self.prompts.sizes.depth:,} tokens")
         warm, _ = self._alone(block, self.prompts.warm())
         self.limit_s = max(self.limit_s, 10 * _wall(warm))
@@ -94,25 +95,25 @@ class _WarmBehindCold(Conductor):
         lease.write(self.run.pk, self.held, conditions=self.run.conditions)
         recording.close_block(block, recording.timeline(iterations, [cold], self.clock_offset_s), [])
 
-    def block(self, index: int, pair: int, arm: str, reason: str) -> None:
-        version = self.switcher.to(arm, reason)
-        block = recording.open_block(self.run, index, pair, arm, version)
-        self._keep_warm(block, index)
+    def block(self, step: Step, reason: str) -> None:
+        version = self.switcher.to(step.arm, reason)
+        block = recording.open_block(self.run, step, version)
+        self._keep_warm(block, step.index)
         mark = self.mark()
-        offset_s = self._offset(pair)
-        cold, short = self._both(f"{pair}{arm}", offset_s)
+        offset_s = self._offset(step.draws)
+        cold, short = self._both(step.label, offset_s)
         iterations, gap = target.iterations_after(self.run.server, mark)
-        touched = self._foreign(f"Pair {pair}, arm {arm}", iterations, [cold, short])
+        touched = self._foreign(step.where, iterations, [cold, short])
         if gap:
-            self.warn(f"Pair {pair}, arm {arm}: the server's memory of its batches was too short, so the timeline has a hole.")
+            self.warn(f"{step.where}: the server's memory of its batches was too short, so the timeline has a hole.")
         if others := foreign_policies(iterations, version):
-            raise RunFailed(f"The policy was changed during block {index} (version {others[-1]} instead of {version}).")
+            raise RunFailed(f"The policy was changed during block {step.index} (version {others[-1]} instead of {version}).")
         for request in (cold, short):
             recording.add_sample(block, request, offset_s if request.ask.role == "short" else 0.0)
             if request.answer.error:
-                raise RunFailed(f"The {request.ask.role} request of block {index} failed. {request.answer.error}")
+                raise RunFailed(f"The {request.ask.role} request of block {step.index} failed. {request.answer.error}")
             if request.fault:
-                self.warn(f"Pair {pair} is left out. {request.fault}")
+                self.warn(f"{step.where}: its pair is left out. {request.fault}")
         recording.close_block(block, recording.timeline(iterations, [cold, short], self.clock_offset_s), touched)
 
     # -- parts of a step ----------------------------------------------------------------------------------------------
