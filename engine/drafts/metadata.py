@@ -1,0 +1,254 @@
+"""The header of a GGUF file: its keys with their values, where its parts lie, and nothing of its tensors' data.
+
+A header is what the file claims. Every count and every length is held against the bytes that are there before it is used, so a
+damaged or hostile file is an error that names the key, and costs neither memory nor more than a second. Layout: the GGUF
+specification, versions 2 and 3, little endian.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, Never
+
+from engine.drafts.errors import HeaderError
+
+MAGIC = b"GGUF"
+ALIGNMENT_KEY = "general.alignment"
+SPLIT_COUNT_KEY = "split.count"
+SPLIT_NO_KEY = "split.no"
+
+MAX_KEYS = 1 << 16
+MAX_TENSORS = 1 << 16
+MAX_NAME = 1 << 16
+MAX_TEXTS = 1 << 22  # texts in all arrays together; a vocabulary of 262,144 tokens with its merges has a fifth of that
+MAX_KEPT_TEXT = 4096  # bytes of a text whose value is kept; templates are longer and of no interest here
+MAX_KEPT_ITEMS = 1024  # of an array of numbers
+
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_TEXT, _ARRAY = 8, 9
+_U64 = struct.Struct("<Q")
+
+Number = int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A value that is there and was not kept: a long text, an array of texts, a long array of numbers."""
+
+    what: str
+    count: int
+
+
+Value = Number | str | tuple[Number, ...] | Skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes from `start` up to `end` of the file."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """`spans` has each key's bytes (name, type and value), `infos` those of the list of tensors, `data_start` the first of data.
+
+    Sizes and places in bytes. `n_shards` is 1 for a file that is not split.
+    """
+
+    path: Path
+    version: int
+    size: int
+    values: Mapping[str, Value]
+    spans: Mapping[str, Span]
+    tensors: tuple[str, ...]
+    infos: Span
+    alignment: int
+    data_start: int
+    n_shards: int
+
+
+def read_header(path: Path) -> Header:
+    """Raises HeaderError with one sentence."""
+    try:
+        with path.open("rb") as file:
+            return read_open(file, path)
+    except OSError as error:
+        raise HeaderError(f"The file {path} cannot be read: {error.strerror}.") from error
+
+
+def read_open(file: BinaryIO, path: Path) -> Header:
+    """The header of an open file; `path` is what errors call it. The file's position does not matter and stays."""
+    size = os.fstat(file.fileno()).st_size
+    if size == 0:
+        raise HeaderError(f"The file {path} is empty.")
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _Reader(data, size, path).header()
+
+
+class _Reader:
+    """Goes through the mapped bytes once; `_at` is the next one."""
+
+    def __init__(self, data: mmap.mmap, size: int, path: Path) -> None:
+        self._data, self._size, self._path = data, size, path
+        self._at = 0
+        self._texts_left = MAX_TEXTS
+
+    def header(self) -> Header:
+        version, n_tensors, n_keys = self._preamble()
+        values: dict[str, Value] = {}
+        spans: dict[str, Span] = {}
+        for place in range(n_keys):
+            start = self._at
+            key = self._text(f"name of key {place + 1} of {n_keys}", MAX_NAME)
+            if key in values:
+                self._fail(f"key {key} is there twice")
+            values[key] = self._value(key)
+            spans[key] = Span(start, self._at)
+        infos_start = self._at
+        tensors = tuple(self._tensor(place, n_tensors) for place in range(n_tensors))
+        alignment = self._alignment(values)
+        data_start = -(-self._at // alignment) * alignment
+        if tensors and data_start > self._size:
+            self._fail(f"it ends before the data of its {n_tensors} tensors")
+        return Header(
+            path=self._path,
+            version=version,
+            size=self._size,
+            values=MappingProxyType(values),
+            spans=MappingProxyType(spans),
+            tensors=tensors,
+            infos=Span(infos_start, self._at),
+            alignment=alignment,
+            data_start=data_start,
+            n_shards=self._n_shards(values),
+        )
+
+    def _preamble(self) -> tuple[int, int, int]:
+        if self._data[: len(MAGIC)] != MAGIC:
+            raise HeaderError(f"{self._path} is not a GGUF file: it does not begin with the letters GGUF.")
+        self._at = len(MAGIC)
+        version: int = self._unpack("I", "version")
+        if version & 0xFFFF == 0:
+            self._fail("it was written for big-endian machines")
+        if version not in (2, 3):
+            self._fail(f"its version is {version}, and versions 2 and 3 can be read")
+        n_tensors: int = self._unpack("Q", "count of tensors")
+        n_keys: int = self._unpack("Q", "count of keys")
+        if n_tensors > MAX_TENSORS:
+            self._fail(f"it counts {n_tensors} tensors, more than {MAX_TENSORS}")
+        if n_keys > MAX_KEYS:
+            self._fail(f"it counts {n_keys} keys, more than {MAX_KEYS}")
+        return version, n_tensors, n_keys
+
+    def _value(self, key: str) -> Value:
+        kind: int = self._unpack("I", f"type of key {key}")
+        if kind in _SCALARS:
+            return self._number(kind, f"key {key}")
+        if kind == _TEXT:
+            return self._kept_text(key)
+        if kind == _ARRAY:
+            return self._array(key)
+        return self._fail(f"key {key} has type {kind}, which does not exist")
+
+    def _number(self, kind: int, what: str) -> Number:
+        number: Number = self._unpack(_SCALARS[kind], what)
+        return number
+
+    def _kept_text(self, key: str) -> Value:
+        length = self._length(f"key {key}")
+        raw = self._data[self._at : self._at + min(length, MAX_KEPT_TEXT)]
+        self._at += length
+        if length > MAX_KEPT_TEXT:
+            return Skipped("text", length)
+        return raw.decode("utf-8", "replace")
+
+    def _array(self, key: str) -> Value:
+        kind: int = self._unpack("I", f"type of the items of key {key}")
+        count: int = self._unpack("Q", f"count of the items of key {key}")
+        if kind == _TEXT:
+            self._skip_texts(key, count)
+            return Skipped("array of texts", count)
+        code = _SCALARS.get(kind)
+        if code is None:
+            self._fail(f"key {key} is an array of type {kind}, which cannot be read")
+        width = struct.calcsize(code)
+        self._need(count * width, f"key {key}", f"{count} items")
+        start = self._at
+        self._at += count * width
+        if count > MAX_KEPT_ITEMS:
+            return Skipped("array of numbers", count)
+        return struct.unpack_from(f"<{count}{code}", self._data, start)
+
+    def _skip_texts(self, key: str, count: int) -> None:
+        self._need(count * _U64.size, f"key {key}", f"{count} texts")
+        if count > self._texts_left:
+            self._fail(f"key {key} counts {count} texts; all arrays together may have {MAX_TEXTS}")
+        self._texts_left -= count
+        data, at, end, read = self._data, self._at, self._size - _U64.size, _U64.unpack_from
+        for _ in range(count):
+            if at > end:
+                self._fail(f"key {key} goes on beyond the end of the file")
+            at += _U64.size + read(data, at)[0]
+        if at > self._size:
+            self._fail(f"key {key} goes on beyond the end of the file")
+        self._at = at
+
+    def _tensor(self, place: int, n_tensors: int) -> str:
+        name = self._text(f"name of tensor {place + 1} of {n_tensors}", MAX_NAME)
+        n_dims: int = self._unpack("I", f"count of dimensions of tensor {name}")
+        if n_dims > 4:
+            self._fail(f"tensor {name} has {n_dims} dimensions, more than 4")
+        rest = n_dims * _U64.size + struct.calcsize("<IQ")  # sizes, type, place of its data
+        self._need(rest, f"tensor {name}", "its description")
+        self._at += rest
+        return name
+
+    def _alignment(self, values: Mapping[str, Value]) -> int:
+        alignment = values.get(ALIGNMENT_KEY, 32)
+        if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
+            self._fail(f"key {ALIGNMENT_KEY} is {alignment!r}, not a power of two")
+        return alignment
+
+    def _n_shards(self, values: Mapping[str, Value]) -> int:
+        count, number = values.get(SPLIT_COUNT_KEY, 0), values.get(SPLIT_NO_KEY, 0)
+        if type(count) is not int or count < 0:
+            self._fail(f"key {SPLIT_COUNT_KEY} is {count!r}, not a count of files")
+        if number != 0:
+            self._fail(f"key {SPLIT_NO_KEY} is {number!r}: of a split model give the first file, whose name has 00001")
+        return max(1, count)
+
+    def _text(self, what: str, limit: int) -> str:
+        length = self._length(what)
+        if length > limit:
+            self._fail(f"the {what} has {length} bytes, more than {limit}")
+        raw = self._data[self._at : self._at + length]
+        self._at += length
+        return raw.decode("utf-8", "replace")
+
+    def _length(self, what: str) -> int:
+        length: int = self._unpack("Q", f"length of {what}")
+        self._need(length, what, f"{length} bytes")
+        return length
+
+    def _unpack(self, code: str, what: str) -> Any:
+        width = struct.calcsize(f"<{code}")
+        if self._at + width > self._size:
+            self._fail(f"it ends before the {what}")
+        number = struct.unpack_from(f"<{code}", self._data, self._at)[0]
+        self._at += width
+        return number
+
+    def _need(self, n_bytes: int, what: str, claim: str) -> None:
+        if n_bytes > self._size - self._at:
+            self._fail(f"{what} claims {claim}, and {self._size - self._at} bytes are left")
+
+    def _fail(self, fault: str) -> Never:
+        raise HeaderError(f"The header of {self._path} is damaged: {fault}.")
