@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.db import IntegrityError, transaction
@@ -14,16 +15,16 @@ from kombu.exceptions import OperationalError
 from scheduler_api import policies
 from scheduler_api.exceptions import SchedulerApiError, SwitchRefused
 from scheduler_api.models import Server, ServerKind
-from workers import broker, target
-from workers.app import app
+from workers import queueing, runlog, target
 from workers.checks import batch_warning, check_server, context_problem, kv_warning
 from workers.errors import BrokerDown, ExperimentRefused, RunFailed
 from workers.load.dialects import lacks
 from workers.load.plan import make_plan
 from workers.load.planned import Plan, Scaling
 from workers.loadrun import texts_of
-from workers.models import ACTIVE, Run, RunState
+from workers.models import Run, RunState
 from workers.planning import expected
+from workers.queueing import RUN_TASK, send
 from workers.scenarios import Scenario, ScenarioError, Sizes, library, load
 from workers.scenarios import names as scenario_names
 from workers.scenarios.reading import read
@@ -35,10 +36,22 @@ from workers.switching import CONFLICT
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-__all__ = ["ExperimentRefused", "plan_of", "request_stop", "start_run"]
+__all__ = ["RUN_TASK", "ExperimentRefused", "plan_of", "request_stop", "send", "start_run"]
 
-RUN_TASK = "workers.run_experiment"
 MOST_REPETITIONS = 100
+MOST_SHARDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """`not_before`: a moment to wait for. `wait`: behind a run that has the server, which otherwise refuses a second one."""
+
+    not_before: datetime | None = None
+    wait: bool = False
+
+    @property
+    def later(self) -> bool:
+        return self.not_before is not None and self.not_before > timezone.now()
 
 
 def start_run(
@@ -52,23 +65,33 @@ def start_run(
     share: float | None,
     by: User | None,
     text: str = "",
+    shards: int = 1,
+    not_before: datetime | None = None,
+    wait: bool = False,
 ) -> Run:
     """Queues a run, once everything that can be checked beforehand holds. `share` None takes the scenario's, `scale` None its
     own.
 
-    `text`: the YAML of a scenario made of streams, in place of the library's of that name. Raises ExperimentRefused; then no
-    run exists.
+    `text`: the YAML of a scenario made of streams, in place of the library's of that name. `shards`: worker slots over which
+    such a load is spread. `not_before` (aware): the run waits for this moment. `wait`: when another run has the server, this one
+    waits behind it. Raises ExperimentRefused; then no run exists.
     """
+    if not_before is not None and timezone.is_naive(not_before):
+        raise ExperimentRefused("The moment to wait for needs a time zone.")
+    when = When(not_before, wait)
     if text or not _is_pair(scenario):
-        return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by)
+        return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by, shards, when)
+    if shards != 1:
+        raise ExperimentRefused(f"The scenario {scenario} sends two requests at a time, so it cannot be spread over shards.")
     if scale == "auto":
         raise ExperimentRefused(f"The scenario {scenario} takes a number as its scale.")
     scale = 1.0 if scale is None else scale
     plan, sizes = _checked(scenario, scale)
     share = plan.share if share is None else share
     _check_numbers(repetitions, share)
-    _check_target(server, plan, sizes, {"A": policy_a, "B": policy_b})
+    _check_target(server, plan, sizes, {"A": policy_a, "B": policy_b}, when)
     return _queue(
+        when,
         scenario=scenario,
         server=server,
         policy_a=policy_a,
@@ -89,6 +112,8 @@ def _start_load(
     repetitions: int,
     scale: float | Literal["auto"] | None,
     by: User | None,
+    shards: int,
+    when: When,
 ) -> Run:
     """A scenario made of streams: from its text, or the library's."""
     try:
@@ -101,8 +126,11 @@ def _start_load(
     if chosen != "auto" and not SCALE_MIN <= chosen <= SCALE_MAX:
         raise ExperimentRefused(f"The scale {chosen:g} is outside {SCALE_MIN:g} to {SCALE_MAX:g}.")
     _check_numbers(repetitions, 0.0)
-    _check_load_target(server, scenario, plan, {"A": policy_a, "B": policy_b})
+    if not 1 <= shards <= MOST_SHARDS:
+        raise ExperimentRefused(f"The number of shards must lie between 1 and {MOST_SHARDS}, not {shards}.")
+    _check_load_target(server, scenario, plan, {"A": policy_a, "B": policy_b}, when)
     return _queue(
+        when,
         scenario=scenario.name,
         scenario_text=text,
         server=server,
@@ -111,45 +139,57 @@ def _start_load(
         repetitions=repetitions,
         scale=1.0 if chosen == "auto" else chosen,
         scale_auto=chosen == "auto",
+        shards=shards,
         share=0.0,
         created_by=by,
     )
 
 
-def _queue(*, repetitions: int, **fields: Any) -> Run:
-    run = _create(
-        repetitions=repetitions,
-        seed=secrets.randbelow(1 << 48),
-        progress_total=2 * repetitions + 1,
-        progress_text="Waiting for a worker",
-        enqueued_at=timezone.now(),
-        **fields,
-    )
+def _queue(when: When, *, repetitions: int, **fields: Any) -> Run:
+    fields |= {"repetitions": repetitions, "seed": secrets.randbelow(1 << 48), "progress_total": 2 * repetitions + 1}
+    before = queueing.in_the_way(fields["server"]) if when.wait and not when.later else None
+    if when.later or before is not None:
+        return _leave_waiting(when, before, fields)
+    try:
+        with transaction.atomic():
+            run = Run.objects.create(progress_text=queueing.FOR_A_WORKER, enqueued_at=timezone.now(), **fields)
+    except IntegrityError:  # somebody started another one just now
+        if when.wait:
+            return _leave_waiting(when, queueing.in_the_way(fields["server"]), fields)
+        _refuse_second(fields["server"], when)
+        raise
     try:
         send(run)
     except (BrokerDown, OperationalError):
         run.delete()
         raise ExperimentRefused("The message broker cannot be reached, so no worker would hear of the run.") from None
+    runlog.note(run.pk, f"Sent to the workers{_by(run)}.", source="console")
     return run
 
 
-def send(run: Run) -> None:
-    """Hands the run to whichever worker is free. Raises BrokerDown, or kombu's OperationalError when it goes down just now."""
-    if not broker.reachable():
-        raise BrokerDown
-    message = app.send_task(RUN_TASK, (run.pk,), retry=False)
-    Run.objects.filter(pk=run.pk).update(celery_id=str(message.id))
+def _leave_waiting(when: When, before: Run | None, fields: dict[str, Any]) -> Run:
+    text = queueing.FOR_ITS_TIME if before is None else f"Waiting for the end of run {before.pk}"
+    run = Run.objects.create(state=RunState.WAITING, not_before=when.not_before, progress_text=text, **fields)
+    told = text if when.not_before is None else f"{text}, not before {when.not_before:%Y-%m-%d %H:%M:%S %Z}"
+    runlog.note(run.pk, f"{told}{_by(run)}.", source="console")
+    return run
+
+
+def _by(run: Run) -> str:
+    return f" by {run.created_by.get_username()}" if run.created_by is not None else ""
 
 
 def request_stop(run: Run, by: User | None) -> None:
-    """A queued run stops at once, a running one within a second; one that is over stays as it is."""
+    """A waiting or queued run stops at once, a running one within a second; one that is over stays as it is."""
     reason = f"stopped by {by.get_username()}" if by is not None else "stopped"
-    queued = Run.objects.filter(pk=run.pk, state=RunState.QUEUED)
-    if not queued.update(
+    not_begun = Run.objects.filter(pk=run.pk, state__in=(RunState.WAITING, RunState.QUEUED))
+    changed = not_begun.update(
         state=RunState.STOPPED, stop_requested=True, stop_reason=reason, finished_at=timezone.now(), progress_text=""
-    ):
-        running = Run.objects.filter(pk=run.pk, state=RunState.RUNNING)
-        running.update(state=RunState.STOPPING, stop_requested=True, stop_reason=reason)
+    ) or Run.objects.filter(pk=run.pk, state=RunState.RUNNING).update(
+        state=RunState.STOPPING, stop_requested=True, stop_reason=reason
+    )
+    if changed:
+        runlog.note(run.pk, f"{reason[:1].upper()}{reason[1:]}.", "warning", "console")
     run.refresh_from_db()
 
 
@@ -209,12 +249,12 @@ def _check_numbers(repetitions: int, share: float) -> None:
         raise ExperimentRefused(f"The share must be at least 0 and below 1, not {share:g}.")
 
 
-def _check_target(server: Server, scenario: Scenario, sizes: Sizes, arms: Mapping[str, dict[str, Any]]) -> None:
+def _check_target(server: Server, scenario: Scenario, sizes: Sizes, arms: Mapping[str, dict[str, Any]], when: When) -> None:
     if not server.enabled:
         raise ExperimentRefused(f"{server.name} is switched off in the registry.")
     if server.kind != ServerKind.ENGINE:
         raise ExperimentRefused(f"{server.name} cannot switch policies: its scheduling is fixed when it starts.")
-    _refuse_second(server)
+    _refuse_second(server, when)
     try:
         setup = check_server(target.state(server), scenario, sizes)
         for arm, changes in arms.items():
@@ -223,11 +263,13 @@ def _check_target(server: Server, scenario: Scenario, sizes: Sizes, arms: Mappin
         raise ExperimentRefused(error.text) from error
 
 
-def _check_load_target(server: Server, scenario: LoadScenario, plan: Plan, arms: Mapping[str, dict[str, Any]]) -> None:
+def _check_load_target(
+    server: Server, scenario: LoadScenario, plan: Plan, arms: Mapping[str, dict[str, Any]], when: When
+) -> None:
     """What can be known before the scale is: the server's context is looked at again once it is measured."""
     if not server.enabled:
         raise ExperimentRefused(f"{server.name} is switched off in the registry.")
-    _refuse_second(server)
+    _refuse_second(server, when)
     try:
         found = survey(server, adapters=scenario.adapters_needed > 0)
         for lack in lacks(scenario, plan, replace(found.can, n_ctx=None), arms_differ=arms["A"] != arms["B"]):
@@ -253,18 +295,12 @@ def _check_arm(server: Server, arm: str, changes: dict[str, Any], version: int) 
             raise ExperimentRefused(f"Arm {arm}: {error.text}") from error
 
 
-def _refuse_second(server: Server) -> None:
-    other = Run.objects.filter(server=server, state__in=ACTIVE).first()
+def _refuse_second(server: Server, when: When) -> None:
+    if when.wait or when.later:
+        return
+    other = queueing.in_the_way(server)
     if other is not None:
+        state = "waits for it" if other.state == RunState.WAITING else "under way"
         raise ExperimentRefused(
-            f"{server.name} already has an experiment under way (run {other.pk}); stop it or wait for its end."
+            f"{server.name} already has an experiment {state} (run {other.pk}); stop it, wait for its end, or queue behind it."
         )
-
-
-def _create(**fields: Any) -> Run:
-    try:
-        with transaction.atomic():
-            return Run.objects.create(**fields)
-    except IntegrityError:
-        _refuse_second(fields["server"])
-        raise

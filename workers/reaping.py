@@ -8,10 +8,10 @@ from datetime import timedelta
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from workers import lease
+from workers import lease, queueing, runlog
 from workers.errors import BrokerDown
-from workers.experiments import send
 from workers.models import Run, RunState
+from workers.queueing import send
 from workers.recording import add_warning
 from workers.restore import restore
 
@@ -21,9 +21,12 @@ SEND_AGAIN_AFTER_S = 60.0
 
 
 def reap() -> list[int]:
-    """Marks runs without a heartbeat lost and puts their policy back; sends long queued runs again. Ids of the lost ones."""
+    """Marks runs without a heartbeat lost and puts their policy back, sends long queued runs again, and those that have waited
+    for their turn. Ids of the lost ones.
+    """
     lost = [run.pk for run in lease.expired() if _bury(run)]
     _send_forgotten()
+    queueing.dispatch()
     return lost
 
 
@@ -31,6 +34,7 @@ def _bury(run: Run) -> bool:
     silence = f"{lease.LOST_AFTER_S:g} s"
     if not lease.take_from_the_dead(run, f"The worker was not heard of for {silence}; its blocks up to then are kept."):
         return False
+    runlog.note(run.pk, f"Lost: its worker ({run.worker}) was not heard of for {silence}.", "error", "reaper")
     restored = restore(run, "lost: the policy found before it")
     warnings = list(run.warnings)
     if restored.text:
