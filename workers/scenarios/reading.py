@@ -12,26 +12,32 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from workers.scenarios.schema import ScenarioError
+from workers.scenarios.schema import Fault, ScenarioError
 from workers.scenarios.streams import LoadScenario
 
 type Path = tuple[str | int, ...]
 
 MOST_TOLD = 5
 MOST_BYTES = 1 << 20
+DEEPEST = 16
 
 
 def read(text: str, name: str = "scenario") -> LoadScenario:
     """`name` stands in the error's sentences. Raises ScenarioError, whose message has a line for each fault."""
     content, lines = parse(text, name)
     if not isinstance(content, dict):
-        raise ScenarioError(f"{name}, line 1: a scenario must be a mapping of names to values.")
+        raise _error(name, 1, "a scenario must be a mapping of names to values")
     try:
         return LoadScenario.model_validate(content)
     except ValidationError as error:
-        told = [_sentence(fault, content, lines, name) for fault in error.errors(include_url=False)]
-        more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
-        raise ScenarioError("\n".join([*told[:MOST_TOLD], *more])) from None
+        faults = tuple(_fault(each, content, lines) for each in error.errors(include_url=False))
+        told = [f"{name}, line {fault.line}: {fault.text}." for fault in faults[:MOST_TOLD]]
+        more = [f"and {len(faults) - MOST_TOLD} more"] if len(faults) > MOST_TOLD else []
+        raise ScenarioError("\n".join([*told, *more]), faults) from None
+
+
+def _error(name: str, line: int, text: str) -> ScenarioError:
+    return ScenarioError(f"{name}, line {line}: {text}.", (Fault(line, "", text),))
 
 
 def parse(text: str, name: str) -> tuple[Any, Mapping[Path, int]]:
@@ -40,17 +46,23 @@ def parse(text: str, name: str) -> tuple[Any, Mapping[Path, int]]:
         raise ScenarioError(f"{name}: a scenario of more than {MOST_BYTES >> 20} MB is refused.")
     lines: dict[Path, int] = {}
     try:
+        depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:  # told at once: PyYAML's time grows with the square of the depth
+                raise _error(name, _line(event.start_mark), "nested too deeply")
             if isinstance(event, yaml.AliasEvent):
-                raise ScenarioError(f"{name}, line {_line(event.start_mark)}: references (*{event.anchor}) are not taken here.")
+                raise _error(name, _line(event.start_mark), f"references (*{event.anchor}) are not taken here")
         node = yaml.compose(text, yaml.SafeLoader)
         if node is not None:
             _note(node, (), lines, name)
         return yaml.safe_load(text), lines
     except yaml.MarkedYAMLError as error:
-        raise ScenarioError(f"{name}, line {_line(error.problem_mark)}: not YAML: {error.problem}.") from None
+        raise _error(name, _line(error.problem_mark), f"not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
-        raise ScenarioError(f"{name}: not YAML: {error}.") from None
+        raise _error(name, 1, f"not YAML: {error}") from None
+    except (ValueError, OverflowError) as error:  # a number or a date that Python cannot hold
+        raise _error(name, 1, f"a value cannot be read: {error}") from None
 
 
 def _line(mark: Any) -> int:
@@ -63,7 +75,7 @@ def _note(node: yaml.Node, path: Path, lines: dict[Path, int], name: str) -> Non
         for key, value in node.value:
             inner = (*path, str(key.value))
             if inner in lines:
-                raise ScenarioError(f"{name}, line {key.start_mark.line + 1}: {_dotted(inner)} stands there twice.")
+                raise _error(name, key.start_mark.line + 1, f"{_dotted(inner)} stands there twice")
             lines[inner] = key.start_mark.line + 1
             _note(value, inner, lines, name)
     elif isinstance(node, yaml.SequenceNode):
@@ -71,13 +83,13 @@ def _note(node: yaml.Node, path: Path, lines: dict[Path, int], name: str) -> Non
             _note(item, (*path, place), lines, name)
 
 
-def _sentence(fault: ErrorDetails, content: Any, lines: Mapping[Path, int], name: str) -> str:
+def _fault(fault: ErrorDetails, content: Any, lines: Mapping[Path, int]) -> Fault:
     path = _path(fault["loc"], content, missing=fault["type"] == "missing")
     context = fault.get("ctx", {})
     if fault["type"] == "unknown_field":
         path = (*path, str(context["name"]))
     line = next(lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in lines)
-    return f"{name}, line {line}: {_dotted(path) or 'the scenario'} {_words(fault)}."
+    return Fault(line, _dotted(path), f"{_dotted(path) or 'the scenario'} {_words(fault)}")
 
 
 def _words(fault: ErrorDetails) -> str:

@@ -14,8 +14,24 @@ FOLDER = Path(__file__).parent
 SCALE_MIN, SCALE_MAX = 0.005, 20.0
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong: `line` counts from 1; `field` is its dotted path, "" for the whole; `text` begins with it."""
+
+    line: int
+    field: str
+    text: str
+
+
 class ScenarioError(Exception):
-    """The file is missing or says something else than a scenario; the message is one sentence for the operator."""
+    """The file is missing or says something else than a scenario; the message is one sentence for the operator.
+
+    `faults` has all that is wrong with a text where the places are known, also those that the message leaves out.
+    """
+
+    def __init__(self, text: str, faults: tuple[Fault, ...] = ()) -> None:
+        super().__init__(text)
+        self.faults = faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,7 @@ class Scenario:
     short: Prompt
     n_predict: int
     share: float  # of the cold request's time alone, after which the short one is sent
+    tags: tuple[str, ...] = ()
 
     def sizes(self, scale: float) -> Sizes:
         """At least 16 tokens each, so that a tiny scale still has something to schedule."""
@@ -84,7 +101,7 @@ def load(name: str) -> Scenario:
 def parse(content: Any, name: str) -> Scenario:
     """A scenario from a file's content; `name` is the file's, for the error's sentence."""
     fields = _mapping(content, name)
-    _only(fields, {"name", "version", "title", "summary", "cold", "short", "n_predict", "share"}, name)
+    _only(fields, {"name", "version", "title", "summary", "tags", "cold", "short", "n_predict", "share"}, name)
     cold, short = _prompt(fields, "cold", name), _prompt(fields, "short", name)
     share = fields.get("share")
     if fields.get("name") != name:
@@ -104,6 +121,7 @@ def parse(content: Any, name: str) -> Scenario:
         short=short,
         n_predict=_count(fields, "n_predict", name, least=1),
         share=float(share),
+        tags=tuple(map(str, fields.get("tags", ()))),
     )
 
 

@@ -149,6 +149,7 @@ class LoadScenario(Part):
     version: Annotated[int, Field(ge=1)]
     title: str
     summary: str
+    tags: Annotated[list[Name], Field(max_length=8)] = Field(default_factory=list)
     written_for: Positive
     scale: Annotated[float, Field(ge=0.005, le=20, allow_inf_nan=False)] | Literal["auto"] = "auto"
     arms: Arms = Arms()
