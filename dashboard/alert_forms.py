@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 
 from scheduler_api.alerts.kinds import DEFINITIONS, SEVERITIES, Kind
 from scheduler_api.alerts.models import KINDS, Channel, Recipient, Rule
@@ -127,3 +128,10 @@ class SilenceForm(forms.Form):
     server = forms.ModelChoiceField(Server.objects.all(), required=False, empty_label="every server")
     minutes = forms.TypedChoiceField(label="For", choices=LASTS, coerce=int, initial=60)
     reason = forms.CharField(max_length=300)
+
+    def __init__(self, *args: Any, within: QuerySet[Server], **kwargs: Any) -> None:
+        """`within`: the servers that the person may silence."""
+        super().__init__(*args, **kwargs)
+        field = self.fields["server"]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.queryset = within

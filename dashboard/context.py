@@ -15,4 +15,8 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         return {"version": settings.VERSION}
     from scheduler_api import selectors
 
-    return {"version": settings.VERSION, "role": roles.role_of(request.user), "rail_servers": selectors.list_servers()}
+    return {
+        "version": settings.VERSION,
+        "role": roles.role_of(request.user, getattr(request, "slotboard_server", None)),
+        "rail_servers": selectors.list_servers(roles.visible(request.user)),
+    }

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import QuerySet
+
 from dashboard import arms, charts
 from dashboard.charts import LoadDrawing, words
 from scheduler_api import selectors as registry
@@ -96,9 +98,9 @@ def _number(
     return float(NUMBERS[name])
 
 
-def targets() -> list[Target]:
-    """All registered servers, those that can be measured first."""
-    servers = registry.list_servers()
+def targets(within: QuerySet[Server]) -> list[Target]:
+    """The servers of `within`, those that can be measured first."""
+    servers = registry.list_servers(within)
     states = registry.live_states([server.pk for server in servers])
     found = [_target(server, states.get(server.pk)) for server in servers]
     return sorted(found, key=lambda target: (bool(target.why_not), target.server.name))

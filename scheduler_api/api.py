@@ -1,4 +1,4 @@
-"""The JSON API of the registry and its servers. Session login; a browser's writes carry the CSRF token."""
+"""The JSON API of the registry and its servers. Who asks, and what they may see and do: api_auth.py."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 from ninja import Field, NinjaAPI, Schema
-from ninja.errors import HttpError
-from ninja.security import django_auth
 
-from scheduler_api import policies, selectors
+from scheduler_api import access, policies, selectors
+from scheduler_api.access import Role
+from scheduler_api.api_auth import AUTH, require, server_of
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
 from scheduler_api.history.api import router as history
 from scheduler_api.models import PolicyChange, Server
-
-MAY_SWITCH = ("operator", "admin")
 
 
 class Api(NinjaAPI):
@@ -32,7 +29,7 @@ class Api(NinjaAPI):
         return patterns
 
 
-api = Api(title="Slotboard", version="1", auth=django_auth, docs_url=None, openapi_url="openapi.json", urls_namespace="api")
+api = Api(title="Slotboard", version="1", auth=AUTH, docs_url=None, openapi_url="openapi.json", urls_namespace="api")
 
 
 class ServerOut(Schema):
@@ -70,21 +67,6 @@ class PolicyChangeOut(Schema):
     error: str
 
 
-def _server(pk: int) -> Server:
-    try:
-        return selectors.get_server(pk)
-    except Server.DoesNotExist:
-        raise HttpError(404, "No such server.") from None
-
-
-def _operator(request: HttpRequest) -> User:
-    """Who writes. Raises 403 for a viewer."""
-    user: User | AnonymousUser = request.user
-    if isinstance(user, User) and (user.is_superuser or user.groups.filter(name__in=MAY_SWITCH).exists()):
-        return user
-    raise HttpError(403, "This needs the role operator.")
-
-
 def _out(server: Server, state: dict[str, Any] | None) -> dict[str, Any]:
     shown = {name: getattr(server, name) for name in ("id", "name", "kind", "base_url", "enabled")}
     return shown | {"health": state["health"] if state else None}
@@ -92,14 +74,14 @@ def _out(server: Server, state: dict[str, Any] | None) -> dict[str, Any]:
 
 @api.get("/servers", response=list[ServerOut])
 def list_servers(request: HttpRequest) -> list[dict[str, Any]]:
-    servers = selectors.list_servers()
+    servers = selectors.list_servers(access.of(request).servers())
     states = selectors.live_states(server.pk for server in servers)
     return [_out(server, states.get(server.pk)) for server in servers]
 
 
 @api.get("/servers/{server_id}", response=ServerDetail)
 def server_detail(request: HttpRequest, server_id: int) -> dict[str, Any]:
-    server = _server(server_id)
+    server = server_of(request, server_id)
     state = selectors.live_state(server.pk)
     return _out(server, state) | {"state": state}
 
@@ -107,9 +89,10 @@ def server_detail(request: HttpRequest, server_id: int) -> dict[str, Any]:
 @api.patch("/servers/{server_id}/policy", response=PolicyChangeOut)
 def switch_policy(request: HttpRequest, server_id: int, body: PolicyIn) -> PolicyChange:
     """Answers with the audit row; 409 carries the policy in force, 422 names the field, 502 says that nothing usable answered."""
-    user = _operator(request)
+    server = server_of(request, server_id)
+    user = require(request, Role.OPERATOR, server)
     return policies.switch(
-        _server(server_id),
+        server,
         body.set,
         actor=user,
         actor_name=user.get_username(),
@@ -121,7 +104,7 @@ def switch_policy(request: HttpRequest, server_id: int, body: PolicyIn) -> Polic
 
 @api.get("/servers/{server_id}/policy-changes", response=list[PolicyChangeOut])
 def policy_changes(request: HttpRequest, server_id: int, limit: int = 100) -> list[PolicyChange]:
-    return selectors.policy_changes(_server(server_id), min(max(limit, 1), 1000))
+    return selectors.policy_changes(server_of(request, server_id), min(max(limit, 1), 1000))
 
 
 def _refused(request: HttpRequest, error: SwitchRefused | type[SwitchRefused]) -> HttpResponse:

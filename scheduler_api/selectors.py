@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.db.models import QuerySet
+
 from scheduler_api import live
 from scheduler_api.models import PolicyChange, Server
 
 
-def list_servers() -> list[Server]:
-    return list(Server.objects.all())
+def list_servers(within: QuerySet[Server] | None = None) -> list[Server]:
+    """All, or those of `within`: what somebody may see."""
+    return list(Server.objects.all() if within is None else within)
 
 
 def get_server(pk: int) -> Server:
@@ -28,9 +31,13 @@ def live_states(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     return live.read_many(list(ids))
 
 
-def policy_changes(server: Server | None = None, limit: int = 100) -> list[PolicyChange]:
-    """Newest first."""
+def policy_changes(
+    server: Server | None = None, limit: int = 100, within: QuerySet[Server] | None = None
+) -> list[PolicyChange]:
+    """Newest first; `within` as in list_servers."""
     rows = PolicyChange.objects.select_related("server", "actor")
+    if within is not None:
+        rows = rows.filter(server__in=within)
     if server is not None:
         rows = rows.filter(server=server)
     return list(rows[:limit])

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
 from scheduler_api.models import Server
 from workers import load_results
 from workers.analysis import paired, sentences, summary
@@ -25,9 +27,11 @@ SAMPLE_COLUMNS = (
 )
 
 
-def list_runs(server: Server | None = None, limit: int = 100) -> list[Run]:
-    """Newest first."""
+def list_runs(server: Server | None = None, limit: int = 100, within: QuerySet[Server] | None = None) -> list[Run]:
+    """Newest first; `within`: of these servers alone."""
     rows = Run.objects.select_related("server", "created_by")
+    if within is not None:
+        rows = rows.filter(server__in=within)
     if server is not None:
         rows = rows.filter(server=server)
     return list(rows[:limit])

@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
-from dashboard import present
+from dashboard import present, roles
 from scheduler_api.alerts import selectors
 from scheduler_api.alerts.models import Alert
 
@@ -18,9 +18,9 @@ MARKS = {"critical": ("stuck", "is-bad"), "warning": ("warn", "is-warn"), "info"
 _PLAIN = ("info", "q")
 
 
-@register.simple_tag
-def alert_counts() -> dict[str, int]:
-    total, critical = selectors.counts()
+@register.simple_tag(takes_context=True)
+def alert_counts(context: Any) -> dict[str, int]:
+    total, critical = selectors.counts(roles.visible(context["request"].user))
     return {"total": total, "critical": critical}
 
 

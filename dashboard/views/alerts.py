@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django.contrib import messages
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -42,7 +43,8 @@ def _listed(request: HttpRequest) -> dict[str, object]:
     filters = {name: request.GET.get(name, "").strip() for name in ("state", "server", "kind", "severity")}
     state = filters["state"] if filters["state"] in ("closed", "all") else "open"
     server = int(filters["server"]) if filters["server"].isdecimal() else None
-    found = selectors.find(state=state, server=server, kind=filters["kind"], severity=filters["severity"])
+    within = roles.visible(request.user)
+    found = selectors.find(state=state, server=server, kind=filters["kind"], severity=filters["severity"], within=within)
     listed = list(found[: SHOWN + 1])
     return {
         "shown": selectors.with_silence(listed[:SHOWN]),
@@ -52,13 +54,13 @@ def _listed(request: HttpRequest) -> dict[str, object]:
         "states": (("open", "Open"), ("closed", "Closed"), ("all", "All")),
         "filters": filters,
         "filtered": any(filters[name] for name in ("server", "kind", "severity")),
-        "servers": registry.list_servers(),
+        "servers": registry.list_servers(within),
         "kinds": KINDS,
         "severities": SEVERITIES,
-        "silences": selectors.silences(),
+        "silences": selectors.silences(within),
         "query": request.GET.urlencode(),
         "may_act": roles.may(request.user, Role.OPERATOR),
-        "form": SilenceForm(),
+        "form": SilenceForm(within=roles.visible(request.user, Role.OPERATOR)),
     }
 
 
@@ -72,17 +74,27 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
         "alert": found,
         "definition": DEFINITIONS[Kind(found.kind)],
         "deliveries": selectors.deliveries(found),
-        "form": SilenceForm(initial={"rule": found.rule_id, "server": found.server_id, "minutes": 60}),
-        "may_act": roles.may(request.user, Role.OPERATOR),
+        "form": SilenceForm(
+            initial={"rule": found.rule_id, "server": found.server_id, "minutes": 60},
+            within=roles.visible(request.user, Role.OPERATOR),
+        ),
+        "may_act": _may_act(request, found.server),
         "past": (found.began_at.timestamp() - AROUND_S, ended),
     }
     return render(request, "alerts_one.html", context)
+
+
+def _may_act(request: HttpRequest, server: Server | None) -> bool:
+    """What is about no server in particular is about all of them."""
+    return roles.access_of(request.user).may(Role.OPERATOR, server.pk if server is not None else None)
 
 
 @require_POST
 @at_least(Role.OPERATOR)
 def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Alert, pk=pk)
+    if not _may_act(request, found.server):
+        raise PermissionDenied("This alert is about all servers; it needs the role operator on all of them.")
     assert isinstance(request.user, User)
     if not services.acknowledge(found, request.user):
         messages.info(request, f"{found.acknowledged_name} had acknowledged it already.")
@@ -92,13 +104,15 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @at_least(Role.OPERATOR)
 def silence(request: HttpRequest) -> HttpResponse:
-    form = SilenceForm(request.POST)
+    form = SilenceForm(request.POST, within=roles.visible(request.user, Role.OPERATOR))
     assert isinstance(request.user, User)
     if not form.is_valid():
         field, errors = next(iter(form.errors.items()))
         messages.error(request, f"Nothing was silenced: {field}: {errors[0]}")
         return redirect(_back(request, reverse("alerts")))
     given = form.cleaned_data
+    if not _may_act(request, given["server"]):
+        raise PermissionDenied("Silencing every server needs the role operator on all of them.")
     try:
         made = services.silence(
             given["rule"], given["server"], timedelta(minutes=given["minutes"]), request.user, given["reason"]
@@ -113,7 +127,10 @@ def silence(request: HttpRequest) -> HttpResponse:
 @require_POST
 @at_least(Role.OPERATOR)
 def silence_end(request: HttpRequest, pk: int) -> HttpResponse:
-    services.end_silence(get_object_or_404(Silence, pk=pk))
+    ended = get_object_or_404(Silence, pk=pk)
+    if not _may_act(request, ended.server):
+        raise PermissionDenied("This silence is about all servers; it needs the role operator on all of them.")
+    services.end_silence(ended)
     return redirect(_back(request, reverse("alerts")))
 
 
@@ -125,7 +142,7 @@ def _back(request: HttpRequest, other: str) -> str:
 @require_safe
 def count(request: HttpRequest) -> HttpResponse:
     """The rail's number."""
-    total, critical = selectors.counts()
+    total, critical = selectors.counts(roles.visible(request.user))
     return render(request, "alerts_count.html", {"total": total, "critical": critical})
 
 

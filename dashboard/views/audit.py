@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from dashboard import policy_page
+from dashboard import policy_page, roles
 from scheduler_api import selectors
 from scheduler_api.models import PolicyOutcome
 
@@ -17,12 +17,13 @@ READ = 2000
 @require_safe
 def changes(request: HttpRequest) -> HttpResponse:
     filters = {name: request.GET.get(name, "").strip() for name in ("server", "outcome", "q")}
-    servers = selectors.list_servers()
+    within = roles.visible(request.user)
+    servers = selectors.list_servers(within)
     server = next((each for each in servers if str(each.pk) == filters["server"]), None)
     wanted = filters["q"].lower()
     found = [
         change
-        for change in selectors.policy_changes(server, READ)
+        for change in selectors.policy_changes(server, READ, within)
         if filters["outcome"] in ("", change.outcome) and (wanted in change.actor_name.lower() or wanted in change.reason.lower())
     ]
     context = {

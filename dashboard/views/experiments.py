@@ -43,7 +43,7 @@ class Request(HttpRequest):
 
 @require_safe
 def experiments(request: Request) -> HttpResponse:
-    listed = selectors.list_runs()
+    listed = selectors.list_runs(within=who.visible(request.user))
     entries = [_entry(run) for run in listed]
     running = sum(1 for run in listed if run.active)
     total = f"{len(listed)} run{'s' if len(listed) != 1 else ''}" + (f", {running} under way" if running else "")
@@ -111,7 +111,7 @@ def _base_context(request: Request, shown: Run, found: dict[str, Any]) -> dict[s
         "arm_a": label_a,
         "arm_b": label_b,
         "state": run_page.state_of(shown),
-        "may_run": who.may(request.user, Role.OPERATOR),
+        "may_run": who.may(request.user, Role.OPERATOR, shown.server),
         "now": timezone.now(),
         "results": found,
     }

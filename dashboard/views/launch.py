@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from dashboard import arms, experiment_form
+from dashboard import arms, experiment_form, roles
 from dashboard.roles import Role, at_least
 from dashboard.views.experiments import Request, run_or_404
 from workers import experiments as services
@@ -18,7 +18,7 @@ from workers.models import Run
 @at_least(Role.OPERATOR)
 def experiment_new(request: Request) -> HttpResponse:
     asked = experiment_form.read((request.POST if request.method == "POST" else request.GET).dict(), _copied(request))
-    targets = experiment_form.targets()
+    targets = experiment_form.targets(roles.visible(request.user, Role.OPERATOR))
     chosen = experiment_form.choose(targets, asked)
     error = ""
     if request.method == "POST" and "draw" not in request.POST:
@@ -46,7 +46,12 @@ def experiment_new(request: Request) -> HttpResponse:
 
 def _copied(request: Request) -> Run | None:
     number = request.GET.get("from", "")
-    return run_or_404(int(number)) if number.isdigit() else None
+    if not number.isdigit():
+        return None
+    run = run_or_404(int(number))
+    if not roles.may(request.user, Role.VIEWER, run.server):
+        raise Http404(f"There is no run {number}.")
+    return run
 
 
 def _start(request: Request, asked: experiment_form.Asked, chosen: experiment_form.Target | None) -> Run:

@@ -37,9 +37,10 @@ def rail(request: HttpRequest) -> HttpResponse:
 
 
 def _context(request: HttpRequest) -> dict[str, object]:
-    servers = selectors.list_servers()
+    within = roles.visible(request.user)
+    servers = selectors.list_servers(within)
     states = selectors.live_states([server.pk for server in servers])
-    active = {run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS)) if run.active}
+    active = {run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS, within=within)) if run.active}
     every = made.of(servers, states, active, time.time())
     query, only = request.GET.get("q", "").strip(), request.GET.get("only", "")
     return {

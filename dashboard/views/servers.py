@@ -47,7 +47,7 @@ def server_context(request: HttpRequest, server: Server, state: present.State | 
         "server": server,
         "state": state,
         "health": present.health_of(state),
-        "may_switch": roles.may(request.user, Role.OPERATOR),
+        "may_switch": roles.may(request.user, Role.OPERATOR, server),
         "revert": first_view.reverting(state, now) if state else None,
         "feed_path": f"{get_script_prefix()}ws/servers/{server.pk}/",
         "cannot": first_view.cannot_switch(state) if state else "",

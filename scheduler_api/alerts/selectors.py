@@ -19,9 +19,19 @@ class Shown:
     silence: Silence | None
 
 
-def find(*, state: str = "open", server: int | None = None, kind: str = "", severity: str = "") -> QuerySet[Alert]:
-    """Open ones worst first, then the newest; closed ones newest first. `state`: "open", "closed" or "all"."""
+def find(
+    *,
+    state: str = "open",
+    server: int | None = None,
+    kind: str = "",
+    severity: str = "",
+    within: QuerySet[Server] | None = None,
+) -> QuerySet[Alert]:
+    """Open ones worst first, then the newest; closed ones newest first. `state`: "open", "closed" or "all". `within`: the
+    servers whose alerts are meant; alerts of no server belong to everybody."""
     rows = Alert.objects.select_related("server", "rule")
+    if within is not None:
+        rows = rows.filter(Q(server=None) | Q(server__in=within))
     if state == "open":
         rows = rows.filter(closed_at=None)
     elif state == "closed":
@@ -48,9 +58,11 @@ def open_of(server_id: int) -> list[Shown]:
     return with_silence([*find().filter(server=None), *own])
 
 
-def counts() -> tuple[int, int]:
+def counts(within: QuerySet[Server] | None = None) -> tuple[int, int]:
     """(open alerts nobody silenced, critical ones among them). Asked by every page every few seconds: one query."""
     rows = Alert.objects.filter(closed_at=None)
+    if within is not None:
+        rows = rows.filter(Q(server=None) | Q(server__in=within))
     for silence in outbox.silences(timezone.now()):
         of_rule = Q(rule_id=silence.rule_id) if silence.rule_id is not None else Q()
         on_server = Q(server_id=silence.server_id) if silence.server_id is not None else Q()
@@ -67,8 +79,11 @@ def recipients() -> list[Recipient]:
     return list(Recipient.objects.all())
 
 
-def silences() -> list[Silence]:
-    return list(Silence.objects.filter(until__gt=timezone.now()).select_related("rule", "server"))
+def silences(within: QuerySet[Server] | None = None) -> list[Silence]:
+    rows = Silence.objects.filter(until__gt=timezone.now()).select_related("rule", "server")
+    if within is not None:
+        rows = rows.filter(Q(server=None) | Q(server__in=within))
+    return list(rows)
 
 
 def deliveries(alert: Alert) -> list[Delivery]:

@@ -15,10 +15,10 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 from ninja.errors import HttpError
 
-from scheduler_api import selectors, strict_json
+from scheduler_api import strict_json
+from scheduler_api.api_auth import server_of
 from scheduler_api.history import ranges, store, table
 from scheduler_api.history.table import Json, Rows
-from scheduler_api.models import Server
 
 router = Router(tags=["history"])
 
@@ -26,13 +26,6 @@ LIVE_S = 60.0
 HISTORY_S = 24 * 3600.0
 LONGEST_STALL_S = 15 * 60.0
 LONGEST_S = 31 * 24 * 3600.0
-
-
-def _known(server_id: int) -> int:
-    try:
-        return selectors.get_server(server_id).pk
-    except Server.DoesNotExist:
-        raise HttpError(404, "No such server.") from None
 
 
 def _range(request: HttpRequest, end: float, default_s: float) -> tuple[float, float]:
@@ -73,7 +66,7 @@ def _answer(request: HttpRequest, found: Json, name: str, rows: Iterable[Rows]) 
 def detail(request: HttpRequest, server_id: int) -> HttpResponse:
     """At most 4,000 iterations, neighbours merged beyond that; at most 3,000 tasks, the longest waits first kept. In CSV `table`
     says which: `iterations` (the default) or `tasks`."""
-    pk = _known(server_id)
+    pk = server_of(request, server_id).pk
     t_from, t_to = _range(request, ranges.newest(pk), LIVE_S)
     found = ranges.detail(pk, t_from, t_to)
     wanted = request.GET.get("table", "iterations")
@@ -83,7 +76,7 @@ def detail(request: HttpRequest, server_id: int) -> HttpResponse:
 
 @router.get("/{server_id}/fairness", summary="How evenly slots and clients were served in a range within the last 15 minutes")
 def fairness(request: HttpRequest, server_id: int) -> HttpResponse:
-    pk = _known(server_id)
+    pk = server_of(request, server_id).pk
     t_from, t_to = _range(request, ranges.newest(pk), LIVE_S)
     found = ranges.fairness(pk, t_from, t_to)
     return _answer(request, found, f"fairness-{pk}", [table.fairness(found)])
@@ -92,7 +85,7 @@ def fairness(request: HttpRequest, server_id: int) -> HttpResponse:
 @router.get("/{server_id}/history", summary="Sums of a minute or more, of the last 30 days")
 def history(request: HttpRequest, server_id: int) -> HttpResponse:
     """`step` in seconds: the smallest of 60, 600, 3600, 21600 and 86400 that is at least that, and that the range allows."""
-    pk = _known(server_id)
+    pk = server_of(request, server_id).pk
     t_from, t_to = _range(request, time.time(), HISTORY_S)
     raw = request.GET.get("step", "")
     if raw and not (raw.isascii() and raw.isdigit() and len(raw) < 9):
@@ -104,7 +97,7 @@ def history(request: HttpRequest, server_id: int) -> HttpResponse:
 @router.get("/{server_id}/stall", summary="Who kept a slot waiting, and what another prefill order would have done")
 def stall(request: HttpRequest, server_id: int, slot: int) -> HttpResponse:
     """Of the stretches in which the slot had work and got no token, the one that covers most of the range; 404 without one."""
-    pk = _known(server_id)
+    pk = server_of(request, server_id).pk
     t_from, t_to = _range(request, ranges.newest(pk), LIVE_S)
     if t_to - t_from > LONGEST_STALL_S:
         raise HttpError(422, "A stall is looked for in at most 15 minutes.")

@@ -1,4 +1,4 @@
-"""Each start: the database's tables, the roles, one account, the local engine. Doing it again changes nothing."""
+"""Each start: the database's tables, the group of all servers, one account, the local engine. Doing it again changes nothing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import secrets
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.roles import Role
+from dashboard.people.models import ServerGroup
 from scheduler_api.models import Server
 
 
 class Command(BaseCommand):
-    help = "Migrate, make the roles and a first account (SLOTBOARD_ADMIN_PASSWORD or a generated password), register the engine."
+    help = "Migrate, make the group of all servers and a first account (SLOTBOARD_ADMIN_PASSWORD or a generated password), register the engine."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--static", action="store_true", help="collect the static files too")
@@ -25,8 +25,7 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0)
         if options["static"]:
             call_command("collectstatic", interactive=False, clear=True, verbosity=0)
-        for role in Role:
-            Group.objects.get_or_create(name=role.value)
+        ServerGroup.of_all()
         self.ensure_account()
         self.ensure_local_engine()
 
