@@ -110,3 +110,4 @@ class Rollup(models.Model):
 
 
 from scheduler_api.alerts.models import Alert, Delivery, Recipient, Rule, Silence  # noqa: E402, F401  # Django finds them here
+from scheduler_api.audit.models import AuditEntry  # noqa: E402, F401
