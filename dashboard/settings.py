@@ -33,6 +33,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "scheduler_api",
     "workers",
+    "dashboard.people",
     "dashboard",
 ]
 
@@ -46,6 +47,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "scheduler_api.audit.origin.OriginMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "dashboard.people.middleware.AccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -101,6 +103,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": None, "visibility_timeout": 6 * 3600}
 CELERY_TASK_ALWAYS_EAGER = False
 
+SLOTBOARD_ACCESS = "dashboard.people.access"
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.db import connections
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from dashboard.people.models import Membership, ServerGroup
 from scheduler_api.audit import guards
 from tests.support.valkey import ValkeyProcess, running_valkey
 
@@ -59,14 +60,13 @@ def _plain_settings(settings: Settings) -> None:
 
 def _person(name: str, role: str) -> User:
     user = User.objects.create_user(name, password=f"{name}-password")
-    if role:
-        user.groups.add(Group.objects.get_or_create(name=role)[0])
+    Membership.objects.create(user=user, group=ServerGroup.of_all(), role=role)
     return user
 
 
 @pytest.fixture
 def viewer(db: None) -> User:
-    return _person("vera", "")
+    return _person("vera", "viewer")
 
 
 @pytest.fixture
