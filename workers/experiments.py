@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,16 +12,14 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from scheduler_api import policies
-from scheduler_api.exceptions import SchedulerApiError, SwitchRefused
-from scheduler_api.models import Server, ServerKind
-from workers import queueing, runlog, target
-from workers.checks import batch_warning, check_server, context_problem, kv_warning
-from workers.errors import BrokerDown, ExperimentRefused, RunFailed
-from workers.load.dialects import lacks
+from scheduler_api.models import Server
+from workers import preflight, queueing, runlog
+from workers.checks import batch_warning, context_problem, kv_warning
+from workers.errors import BrokerDown, ExperimentRefused
+from workers.load.dialects import Lack
 from workers.load.plan import make_plan
-from workers.load.planned import Plan, Scaling
-from workers.loadrun import texts_of
+from workers.load.planned import Scaling
+from workers.loadrun import MOST_SEED, texts_of
 from workers.models import Run, RunState
 from workers.planning import expected
 from workers.queueing import RUN_TASK, send
@@ -29,9 +27,6 @@ from workers.scenarios import Scenario, ScenarioError, Sizes, library, load
 from workers.scenarios import names as scenario_names
 from workers.scenarios.reading import read
 from workers.scenarios.schema import SCALE_MAX, SCALE_MIN
-from workers.scenarios.streams import LoadScenario
-from workers.survey import survey
-from workers.switching import CONFLICT
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -68,19 +63,23 @@ def start_run(
     shards: int = 1,
     not_before: datetime | None = None,
     wait: bool = False,
+    seed: int | None = None,
 ) -> Run:
     """Queues a run, once everything that can be checked beforehand holds. `share` None takes the scenario's, `scale` None its
     own.
 
     `text`: the YAML of a scenario made of streams, in place of the library's of that name. `shards`: worker slots over which
     such a load is spread. `not_before` (aware): the run waits for this moment. `wait`: when another run has the server, this one
-    waits behind it. Raises ExperimentRefused; then no run exists.
+    waits behind it. `seed`: of an earlier run, for the same load again; drawn when there is none. Raises ExperimentRefused; then
+    no run exists.
     """
     if not_before is not None and timezone.is_naive(not_before):
         raise ExperimentRefused("The moment to wait for needs a time zone.")
+    if seed is not None and not 0 <= seed < MOST_SEED:
+        raise ExperimentRefused(f"The seed must lie between 0 and {MOST_SEED - 1}, not {seed}.")
     when = When(not_before, wait)
     if text or not _is_pair(scenario):
-        return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by, shards, when)
+        return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by, shards, when, seed)
     if shards != 1:
         raise ExperimentRefused(f"The scenario {scenario} sends two requests at a time, so it cannot be spread over shards.")
     if scale == "auto":
@@ -89,7 +88,8 @@ def start_run(
     plan, sizes = _checked(scenario, scale)
     share = plan.share if share is None else share
     _check_numbers(repetitions, share)
-    _check_target(server, plan, sizes, {"A": policy_a, "B": policy_b}, when)
+    _refuse_second(server, when)
+    _refuse(preflight.of_pair(server, plan, sizes, {"A": policy_a, "B": policy_b}))
     return _queue(
         when,
         scenario=scenario,
@@ -99,6 +99,7 @@ def start_run(
         repetitions=repetitions,
         scale=scale,
         share=share,
+        seed=seed,
         created_by=by,
     )
 
@@ -114,21 +115,23 @@ def _start_load(
     by: User | None,
     shards: int,
     when: When,
+    seed: int | None,
 ) -> Run:
     """A scenario made of streams: from its text, or the library's."""
     try:
         text = text or library.text_of(name)
         scenario = read(text, f"{name}.yaml")
-        plan = make_plan(scenario, 0, Scaling(), texts_of(scenario))
+        chosen = scenario.scale if scale is None else scale
+        if chosen != "auto" and not SCALE_MIN <= chosen <= SCALE_MAX:
+            raise ExperimentRefused(f"The scale {chosen:g} is outside {SCALE_MIN:g} to {SCALE_MAX:g}.")
+        plan = make_plan(scenario, 0, Scaling(1.0 if chosen == "auto" else chosen), texts_of(scenario))
     except (ScenarioError, ValueError) as error:
         raise ExperimentRefused(str(error)) from error
-    chosen = scenario.scale if scale is None else scale
-    if chosen != "auto" and not SCALE_MIN <= chosen <= SCALE_MAX:
-        raise ExperimentRefused(f"The scale {chosen:g} is outside {SCALE_MIN:g} to {SCALE_MAX:g}.")
     _check_numbers(repetitions, 0.0)
     if not 1 <= shards <= MOST_SHARDS:
         raise ExperimentRefused(f"The number of shards must lie between 1 and {MOST_SHARDS}, not {shards}.")
-    _check_load_target(server, scenario, plan, {"A": policy_a, "B": policy_b}, when)
+    _refuse_second(server, when)
+    _refuse(preflight.of_load(server, scenario, plan, {"A": policy_a, "B": policy_b}, scale_known=chosen != "auto"))
     return _queue(
         when,
         scenario=scenario.name,
@@ -141,12 +144,14 @@ def _start_load(
         scale_auto=chosen == "auto",
         shards=shards,
         share=0.0,
+        seed=seed,
         created_by=by,
     )
 
 
-def _queue(when: When, *, repetitions: int, **fields: Any) -> Run:
-    fields |= {"repetitions": repetitions, "seed": secrets.randbelow(1 << 48), "progress_total": 2 * repetitions + 1}
+def _queue(when: When, *, repetitions: int, seed: int | None, **fields: Any) -> Run:
+    drawn = secrets.randbelow(MOST_SEED) if seed is None else seed
+    fields |= {"repetitions": repetitions, "seed": drawn, "progress_total": 2 * repetitions + 1}
     before = queueing.in_the_way(fields["server"]) if when.wait and not when.later else None
     if when.later or before is not None:
         return _leave_waiting(when, before, fields)
@@ -249,50 +254,11 @@ def _check_numbers(repetitions: int, share: float) -> None:
         raise ExperimentRefused(f"The share must be at least 0 and below 1, not {share:g}.")
 
 
-def _check_target(server: Server, scenario: Scenario, sizes: Sizes, arms: Mapping[str, dict[str, Any]], when: When) -> None:
-    if not server.enabled:
-        raise ExperimentRefused(f"{server.name} is switched off in the registry.")
-    if server.kind != ServerKind.ENGINE:
-        raise ExperimentRefused(f"{server.name} cannot switch policies: its scheduling is fixed when it starts.")
-    _refuse_second(server, when)
-    try:
-        setup = check_server(target.state(server), scenario, sizes)
-        for arm, changes in arms.items():
-            _check_arm(server, arm, changes, setup.policy["version"])
-    except (RunFailed, SchedulerApiError) as error:
-        raise ExperimentRefused(error.text) from error
-
-
-def _check_load_target(
-    server: Server, scenario: LoadScenario, plan: Plan, arms: Mapping[str, dict[str, Any]], when: When
-) -> None:
-    """What can be known before the scale is: the server's context is looked at again once it is measured."""
-    if not server.enabled:
-        raise ExperimentRefused(f"{server.name} is switched off in the registry.")
-    _refuse_second(server, when)
-    try:
-        found = survey(server, adapters=scenario.adapters_needed > 0)
-        for lack in lacks(scenario, plan, replace(found.can, n_ctx=None), arms_differ=arms["A"] != arms["B"]):
-            if lack.fatal:
-                raise ExperimentRefused(lack.text)
-        if found.policy is not None:
-            for arm, changes in arms.items():
-                _check_arm(server, arm, changes, found.policy["version"])
-        elif any(arms.values()):
-            raise ExperimentRefused(f"{server.name} cannot switch policies: its scheduling is fixed when it starts.")
-    except (RunFailed, SchedulerApiError) as error:
-        raise ExperimentRefused(error.text) from error
-
-
-def _check_arm(server: Server, arm: str, changes: dict[str, Any], version: int) -> None:
-    """Lets the server itself say whether it knows these fields and values; it changes nothing."""
-    if not changes:
-        return
-    try:
-        policies.dry_run(server, changes, version)
-    except SwitchRefused as error:
-        if error.status != CONFLICT:  # somebody switched just now, which says nothing about this arm
-            raise ExperimentRefused(f"Arm {arm}: {error.text}") from error
+def _refuse(told: list[Lack]) -> None:
+    """Raises ExperimentRefused with the first that is fatal."""
+    for lack in told:
+        if lack.fatal:
+            raise ExperimentRefused(lack.text)
 
 
 def _refuse_second(server: Server, when: When) -> None:

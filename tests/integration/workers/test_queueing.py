@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from scheduler_api.models import Server, ServerKind
 from tests.integration.workers.conftest import fresh
-from workers import experiments, queueing, reaping, selectors
+from workers import experiments, preflight, queueing, reaping, selectors
 from workers.errors import BrokerDown, ExperimentRefused
 from workers.models import Run, RunState
 
@@ -27,7 +27,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     for module in (experiments, queueing, reaping):
         monkeypatch.setattr(module, "send", lambda run: found.append(run.pk))
-    monkeypatch.setattr(experiments, "survey", lambda server, *, adapters=False: _anything())
+    monkeypatch.setattr(preflight, "survey", lambda server, *, adapters=False: _anything())
     return found
 
 
