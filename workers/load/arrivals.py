@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from workers.load.draws import Draws
-from workers.scenarios.parts import At, Constant, Gamma, Poisson, Ramp, Stages
+from workers.scenarios.parts import At, Constant, Gamma, Poisson, Ramp, Search, Stages
 
 MOST_REQUESTS = 1_000_000
 
@@ -36,7 +36,7 @@ class Segment:
         return min(self.seconds, 2.0 * count / (self.start + root)) if count > 0 else 0.0
 
 
-type OpenLoop = At | Constant | Poisson | Gamma | Ramp | Stages
+type OpenLoop = At | Constant | Poisson | Gamma | Ramp | Stages | Search
 
 
 def moments(arrivals: OpenLoop, draws: Draws) -> list[float]:
@@ -53,6 +53,8 @@ def moments(arrivals: OpenLoop, draws: Draws) -> list[float]:
             return _along([Segment(arrivals.rate, arrivals.rate, arrivals.for_s)], lambda: draws.gamma(shape) / shape)
         case Ramp():
             segments = [Segment(arrivals.from_rate, arrivals.to_rate, arrivals.for_s)]
+        case Search():  # its first try; the run plans the others by what came of those before
+            segments = [Segment(arrivals.from_rate, arrivals.from_rate, arrivals.for_s)]
         case Stages():
             segments = [Segment(stage.rate, stage.rate, stage.for_s) for stage in arrivals.stages]
     return _along(

@@ -172,6 +172,29 @@ class Stages(Arrivals):
     spacing: Spacing = "poisson"
 
 
+class Search(Arrivals):
+    """Looks for the highest rate that the server carries.
+
+    Each try is `for_s` of one rate, doubled from `from_rate` until less than `share` of the requests meet the stream's limits, then
+    between the two until they are within `precision` of each other, in at most `tries` tries.
+    """
+
+    kind: Literal["search"]
+    from_rate: Positive
+    for_s: Positive
+    most_rate: Positive = 10_000.0
+    share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.9
+    precision: Annotated[float, Field(ge=0.01, le=1, allow_inf_nan=False)] = 0.1
+    tries: Annotated[int, Field(ge=2, le=40)] = 10
+    spacing: Spacing = "poisson"
+
+    @model_validator(mode="after")
+    def _below_the_top(self) -> Self:
+        if self.from_rate > self.most_rate:
+            raise PydanticCustomError("search", "begins above its most_rate")
+        return self
+
+
 class Trace(Arrivals):
     """Arrivals and sizes of a recorded trace. `playback_speed` 2 is twice as fast: gaps half as long."""
 

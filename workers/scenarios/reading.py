@@ -17,6 +17,9 @@ from workers.scenarios.streams import LoadScenario
 
 type Path = tuple[str | int, ...]
 
+OWN = {  # faults that the form words itself
+    *("unknown_field", "amount", "range", "closed", "ramp", "search", "prompt", "cancel", "sizes", "turns", "edge", "names"),
+}
 MOST_TOLD = 5
 MOST_BYTES = 1 << 20
 DEEPEST = 16
@@ -108,9 +111,7 @@ def _words(fault: ErrorDetails) -> str:
             return "needs a kind"
         case "string_pattern_mismatch":
             return f"must be lower-case letters, digits and hyphens, a letter first, at most 40{it_is}"
-        case (
-            "unknown_field" | "amount" | "range" | "closed" | "ramp" | "prompt" | "cancel" | "sizes" | "turns" | "edge" | "names"
-        ):
+        case _ if kind in OWN:
             return fault["msg"]
         case _:
             said = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")

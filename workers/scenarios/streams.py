@@ -23,6 +23,7 @@ from workers.scenarios.parts import (
     Poisson,
     Positive,
     Ramp,
+    Search,
     Share,
     Stages,
     Tokens,
@@ -90,7 +91,7 @@ class Slo(Part):
 
 class Stream(Part):
     name: Name
-    arrivals: Annotated[At | Closed | Constant | Poisson | Gamma | Ramp | Stages | Trace, Field(discriminator="kind")]
+    arrivals: Annotated[At | Closed | Constant | Poisson | Gamma | Ramp | Stages | Search | Trace, Field(discriminator="kind")]
     prompt: Prompt | None = None
     output: Amount | None = None
     turns: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -107,6 +108,8 @@ class Stream(Part):
         traced = isinstance(self.arrivals, Trace)
         if traced != (self.prompt is None) or traced != (self.output is None):
             raise PydanticCustomError("sizes", "needs prompt and output, unless its arrivals are a trace, which has both")
+        if isinstance(self.arrivals, Search) and (self.slo is None or self.turns > 1):
+            raise PydanticCustomError("search", "needs an slo to search by, and single turns")
         if self.turns > 1 and self.prompt is not None and self.prompt.files is not None:
             raise PydanticCustomError("turns", "cannot have several turns over files")
         if self.cancel_after is not None and self.cancel_after.tokens is not None and not self.stream:
@@ -161,6 +164,8 @@ class LoadScenario(Part):
         names = [stream.name for stream in self.streams]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise PydanticCustomError("names", "has two streams named {name}", {"name": twice[0]})
+        if sum(isinstance(stream.arrivals, Search) for stream in self.streams) > 1:
+            raise PydanticCustomError("search", "has two streams that search; one can")
         return self
 
     @property
