@@ -13,6 +13,7 @@ from typing import Any, Literal
 from engine.backends.base import BackendOptions, KvMode
 from engine.door import UNLIMITED
 from engine.options_accepted import add_accepted, check_variables
+from engine.options_draft import FileOptions, add_draft_flags, files_of
 from engine.options_env import Env, OneSentenceParser, WholeNumbers, number
 from engine.options_policy import add_policy_flags, policy_of
 from engine.options_sampling import add_sampling_flags, sampling_of
@@ -61,6 +62,7 @@ class Options:
     json_schema: dict[str, Any] | None = None  # for every answer, unless a request says otherwise
     server: ServerOptions = field(default_factory=ServerOptions)
     tasks: TaskOptions = field(default_factory=TaskOptions)
+    files: FileOptions = field(default_factory=FileOptions)
     no_effect: tuple[str, ...] = ()  # a sentence for each flag and variable that does nothing here
 
     @property
@@ -76,6 +78,7 @@ class Options:
             lora=tuple(file.path for file in self.tasks.lora),
             embeddings=self.tasks.embeddings,
             pooling=self.tasks.pooling,
+            draft=self.files.draft,
         )
 
 
@@ -92,6 +95,7 @@ def build_parser(environ: Mapping[str, str]) -> tuple[argparse.ArgumentParser, E
     _server_flags(parser, env)
     add_server_flags(parser, env)
     add_task_flags(parser, env)
+    add_draft_flags(parser, env)
     add_policy_flags(parser, env)
     add_sampling_flags(parser, env)
     add_accepted(parser)
@@ -214,6 +218,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str] | None = None)
         json_schema=schema,
         server=server_of(parser, args),
         tasks=tasks_of(parser, args),
+        files=files_of(parser, args),
         no_effect=(*args.no_effect, *no_effect),
         policy=policy_of(parser, args, max(args.batch_size, n_slots)),
     )

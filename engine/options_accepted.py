@@ -112,7 +112,6 @@ _TABLE = """
 --mcp-servers-config                                1 LLAMA_ARG_MCP_SERVERS_CONFIG
 --mcp-servers-json                                  1 LLAMA_ARG_MCP_SERVERS_JSON
 --agent --no-agent -no-ag                           0 LLAMA_ARG_AGENT
---models-dir                                        1 LLAMA_ARG_MODELS_DIR
 --models-preset                                     1 LLAMA_ARG_MODELS_PRESET
 --models-max                                        1 LLAMA_ARG_MODELS_MAX
 --models-autoload --no-models-autoload              0 LLAMA_ARG_MODELS_AUTOLOAD
@@ -136,7 +135,6 @@ _TABLE = """
 --spec-type                                         1 LLAMA_ARG_SPEC_TYPE
 --spec-synth-len                                    1 LLAMA_ARG_SPEC_SYNTH_LEN
 --spec-synth-rates                                  1 LLAMA_ARG_SPEC_SYNTH_RATES
---spec-draft-model -md --model-draft                1 LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT
 --spec-draft-hf -hfd -hfrd --hf-repo-draft          1 LLAMA_ARG_SPEC_DRAFT_HF_REPO LLAMA_ARG_HFD_REPO
 --spec-draft-threads -td --threads-draft            1
 --spec-draft-threads-batch -tbd --threads-batch-draft 1
@@ -197,7 +195,7 @@ _TABLE = """
 --vision-gemma-12b-default                          0
 """
 # Where another way leads to what was wanted.
-_OTHER_SOURCES = ("--model-url", "--docker-repo", "--hf-repo", "--hf-file", "--models-dir", "--models-preset")
+_OTHER_SOURCES = ("--model-url", "--docker-repo", "--hf-repo", "--hf-file", "--models-preset")
 _INSTEAD = dict.fromkeys(_OTHER_SOURCES, "give the path of a GGUF file with --model")
 VARIABLES = "LLAMA_ARG_"
 

@@ -54,7 +54,8 @@ class Env:
 
     def switch(self, name: str) -> bool | None:
         """The flag's value, None when unset. `LLAMA_ARG_NO_X` set to anything negates `LLAMA_ARG_X`, as in llama-server."""
-        if self._get(name.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)) is not None:
+        negated = name.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)
+        if negated != name and self._get(negated) is not None:
             return False
         raw = self._get(name)
         if not raw:

@@ -7,10 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from engine.drafts import Mode as DraftRope
 from engine.scheduler.plan import Outcome, Plan
 
 KvMode = Literal["split", "unified"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOptions:
+    """A draft model to load beside the model. With `optional` one that cannot be used is left out, else it ends the start."""
+
+    path: Path
+    rope: DraftRope = "auto"
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,22 @@ class BackendOptions:
     lora: tuple[Path, ...] = ()  # adapter files; an adapter's id is its place
     embeddings: bool = False  # tasks may ask for embeddings
     pooling: Pooling | None = None  # None: what the model's file says
+    draft: DraftOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftInfo:
+    """What became of the draft model. `outcome` is one of `engine.drafts.Outcome`, "unreadable" where a file could not be used.
+
+    `text` says why in a sentence; `sections` are the rotary sections that the draft runs with, None where it runs without.
+    """
+
+    path: str
+    loaded: bool
+    outcome: str
+    text: str
+    sections: tuple[int, int, int, int] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +111,7 @@ class ModelInfo:
     add_eos: bool = False
     add_sep: bool = False
     rerank_template: str = ""  # of a query and a document, where the model has one
+    draft: DraftInfo | None = None  # None: no draft was asked for
 
 
 class BackendError(Exception):

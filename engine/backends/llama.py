@@ -14,10 +14,10 @@ from typing import Any
 
 from cyllama.llama import llama_cpp
 
-from engine.backends.base import BackendError, BackendOptions, KvFull
+from engine.backends.base import BackendError, BackendOptions, DraftInfo, KvFull
 from engine.backends.finite import NOT_FINITE, CheckedSampler, NotFinite, Sieve, all_finite
 from engine.backends.leftover import Leftover
-from engine.backends.loading import describe, load_model, make_context
+from engine.backends.loading import describe, load_draft, load_model, make_context
 from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Shift, Start, TokenProbs, Vectors
@@ -32,6 +32,10 @@ class LlamaBackend:
         # A Python log callback would be called without the GIL from inside a decode; the binding's own no-op is safe there.
         llama_cpp.disable_logging()
         llama_cpp.llama_backend_init()
+        self._draft: llama_cpp.LlamaModel | None = None
+        draft: DraftInfo | None = None
+        if options.draft is not None:
+            self._draft, draft = load_draft(model_path, options.draft)
         self._model = load_model(model_path)
         if options.pooling == "rank":
             check_rank_head(model_path)
@@ -39,7 +43,7 @@ class LlamaBackend:
         adapters = load_adapters(self._model, options.lora)
         self._context = make_context(self._model, options)
         found = tuple(map(describe_adapter, options.lora, adapters))
-        self.info = replace(describe(model_path, self._model, self._vocab, self._context, options), lora=found)
+        self.info = replace(describe(model_path, self._model, self._vocab, self._context, options), lora=found, draft=draft)
         self._modes = Modes(self._context, adapters, self.info.pooling, embeddings=options.embeddings)
         self._batch = llama_cpp.LlamaBatch(n_tokens=self._context.n_batch, embd=0, n_seq_max=1)
         self._sequences = [[slot] for slot in range(options.n_slots)]
@@ -292,6 +296,8 @@ class LlamaBackend:
         self._batch.close()
         self._context.close()
         self._model.close()
+        if self._draft is not None:
+            self._draft.close()
 
 
 def mergeable(entries: Sequence[Entry]) -> list[Entry]:

@@ -6,6 +6,7 @@ One of the modules that import the binding: `llama` runs batches, this one prepa
 from __future__ import annotations
 
 import json
+import logging
 import os
 from importlib.metadata import version
 from importlib.resources import files
@@ -13,8 +14,11 @@ from pathlib import Path
 
 from cyllama.llama import llama_cpp
 
-from engine.backends.base import BackendOptions, FimTokens, ModelError, ModelInfo
+from engine.backends.base import BackendOptions, DraftInfo, DraftOptions, FimTokens, ModelError, ModelInfo
 from engine.backends.modes import pooling_name, set_modes
+from engine.drafts import DraftError, DraftInvalid, Prepared, prepare
+
+log = logging.getLogger("engine")
 
 MAGIC = b"GGUF"
 
@@ -31,6 +35,37 @@ def load_model(path: Path) -> llama_cpp.LlamaModel:
         return llama_cpp.LlamaModel(path_model=str(path), params=llama_cpp.LlamaModelParams(), verbose=False)
     except (ValueError, RuntimeError, OSError) as error:
         raise ModelError(f"llama.cpp cannot load {path}: the file is damaged or of an unknown architecture.") from error
+
+
+def load_draft(target: Path, options: DraftOptions) -> tuple[llama_cpp.LlamaModel | None, DraftInfo]:
+    """The draft model, adapted in memory where its target needs that, and what to tell about it.
+
+    No model when it cannot be used and the options call it optional; otherwise ModelError with one sentence. Either way that is
+    decided from the headers, before a tensor is read and before there is any context.
+    """
+    try:
+        with prepare(target, options.path, options.rope) as prepared:
+            model = _load_prepared(prepared)
+    except (DraftError, ModelError) as error:
+        if not options.optional:
+            sentence = str(error).removesuffix(".")
+            raise ModelError(f"{sentence}; --draft-optional would serve without the draft.") from error
+        log.warning("Serving without the draft model %s: %s", options.path, error)
+        outcome = "invalid" if isinstance(error, DraftInvalid) else "unreadable"
+        return None, DraftInfo(str(options.path), loaded=False, outcome=outcome, text=str(error))
+    decision = prepared.decision
+    if decision.adapts:
+        log.warning("Temporal-only rotary sections %s for the draft model %s: %s", decision.sections, options.path, decision.text)
+    for warning in decision.warnings:
+        log.warning("Draft model %s: %s", options.path, warning)
+    return model, DraftInfo(str(options.path), True, decision.outcome.value, decision.text, decision.sections, decision.warnings)
+
+
+def _load_prepared(prepared: Prepared) -> llama_cpp.LlamaModel:
+    try:
+        return load_model(prepared.path)
+    except ModelError as error:
+        raise ModelError(str(error).replace(str(prepared.path), str(prepared.draft))) from error
 
 
 def make_context(model: llama_cpp.LlamaModel, options: BackendOptions) -> llama_cpp.LlamaContext:

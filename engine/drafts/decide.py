@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, get_args
 
-from engine.drafts.facts import ModelFacts
+from engine.drafts.facts import ModelFacts, Rope
 
 DRAFT_ARCHITECTURE = "dflash"
 SECTIONS_KEY = f"{DRAFT_ARCHITECTURE}.rope.dimension_sections"
@@ -73,6 +73,19 @@ class Decision:
 def uses_mrope(facts: ModelFacts) -> bool:
     """Whether llama.cpp gives this model four positions for each embedding."""
     return facts.architecture in _MROPE or (facts.architecture in _MROPE_WITH_SECTIONS and facts.has_sections)
+
+
+def judge(target: ModelFacts, draft: ModelFacts, mode: Mode = "auto") -> Decision:
+    """`decide`, and beyond the rule: a draft at which llama.cpp would end the whole process is invalid beside any target."""
+    decision = decide(target, draft, mode)
+    if decision.outcome is Outcome.INVALID:
+        return decision
+    rope, fault = draft.first, None
+    if draft.n_layers == 0:
+        reason, fault = Reason.NO_LAYERS, f"{draft.architecture}.block_count is 0 or missing, and llama.cpp needs a layer"
+    elif draft.architecture == DRAFT_ARCHITECTURE and rope.n_rot > rope.head:
+        reason, fault = Reason.BAD_DIMENSION, _too_large(rope)
+    return decision if fault is None else Decision(Outcome.INVALID, reason, f"The draft cannot be loaded: {fault}.")
 
 
 def decide(target: ModelFacts | None, draft: ModelFacts | None, mode: Mode = "auto") -> Decision:
@@ -142,7 +155,7 @@ def _unable(draft: ModelFacts) -> Decision | None:
 
 def _temporal(draft: ModelFacts, reason: Reason, text: str) -> Decision:
     if draft.n_layers == 0:
-        fault = f"{DRAFT_ARCHITECTURE}.block_count is 0, so there is no layer 0 whose rotary dimension could be taken"
+        fault = f"{DRAFT_ARCHITECTURE}.block_count is 0 or missing, so there is no layer 0 whose rotary dimension could be taken"
         return _invalid(Reason.NO_LAYERS, fault)
     if draft.first_slides is None:
         window = f"{DRAFT_ARCHITECTURE}.attention.sliding_window"
@@ -154,9 +167,12 @@ def _temporal(draft: ModelFacts, reason: Reason, text: str) -> Decision:
     if rope.n_rot % 2:
         return _invalid(Reason.BAD_DIMENSION, f"{rope.n_rot_key} is {rope.n_rot}, an odd number, and rotation takes pairs")
     if rope.n_rot > rope.head:
-        fault = f"{rope.n_rot_key} is {rope.n_rot}, more than the head of {rope.head} ({rope.head_key})"
-        return _invalid(Reason.BAD_DIMENSION, fault)
+        return _invalid(Reason.BAD_DIMENSION, _too_large(rope))
     return Decision(Outcome.INFERRED, reason, text, (rope.n_rot // 2, 0, 0, 0))
+
+
+def _too_large(rope: Rope) -> str:
+    return f"{rope.n_rot_key} is {rope.n_rot}, more than the head of {rope.head} ({rope.head_key})"
 
 
 def _disagreements(target: ModelFacts, draft: ModelFacts) -> Iterator[str]:

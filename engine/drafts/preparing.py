@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from engine.drafts.decide import SECTIONS_KEY, Decision, Mode, Outcome, decide
+from engine.drafts.decide import SECTIONS_KEY, Decision, Mode, Outcome, judge
 from engine.drafts.errors import DraftInvalid
 from engine.drafts.facts import ModelFacts, facts_of
 from engine.drafts.metadata import Header, read_header
@@ -62,7 +62,7 @@ class Prepared:
 def examine(target: Path, draft: Path, mode: Mode = "auto") -> Examination:
     """Reads both headers and decides. Raises HeaderError where a header cannot be read; an invalid draft is a decision."""
     ours, theirs = _side(target), _side(draft)
-    return Examination(ours, theirs, mode, decide(ours.facts, theirs.facts, mode))
+    return Examination(ours, theirs, mode, judge(ours.facts, theirs.facts, mode))
 
 
 def prepare(target: Path, draft: Path, mode: Mode = "auto") -> Prepared:

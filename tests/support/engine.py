@@ -33,6 +33,7 @@ _CLEAN = (
     "BARRIER_",
     "QUEUE_",
     "DRAIN_",
+    "DRAFT_",
     "LOG_FORMAT",
 )
 
