@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from time import time
 from typing import Any, ClassVar
@@ -18,14 +19,14 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
 
+from dashboard.feed.guard import guard
 from dashboard.feed.hub import hub
-from scheduler_api import live, selectors, strict_json
-from scheduler_api.models import Server
+from dashboard.people import sockets
+from dashboard.people.sockets import Refused, Ticket
+from scheduler_api import live, strict_json
 
 logger = logging.getLogger(__name__)
 
-LOGIN_NEEDED = 4401
-UNKNOWN_SERVER = 4404
 TRY_AGAIN_LATER = 1013
 
 OUTBOX = 12
@@ -40,6 +41,8 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
     watch_s: ClassVar[float] = 5.0
     recheck_s: ClassVar[float] = 1.0
     old_s: ClassVar[float] = 15.0
+    #: Who is let in: (scope, the route's number) -> Ticket, or Refused.
+    allowed: ClassVar[Callable[[Any, int], Ticket]] = staticmethod(sockets.for_person)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
@@ -55,28 +58,33 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
     async def connect(self) -> None:
         self.sender: asyncio.Task[None] | None = None
         await self.accept()  # a browser is told a close code only once it was let in
-        if not self.scope["user"].is_authenticated:
-            await self.close(LOGIN_NEEDED)
-            return
-        self.server_id: int = self.scope["url_route"]["kwargs"]["pk"]
         try:
-            await database_sync_to_async(selectors.get_server)(self.server_id)
-        except Server.DoesNotExist:
-            await self.close(UNKNOWN_SERVER)
+            self.ticket = await database_sync_to_async(self.allowed)(self.scope, self.scope["url_route"]["kwargs"]["pk"])
+        except Refused as refused:
+            await self.close(refused.code)
             return
+        self.server_id = self.ticket.server_id
         self.outbox: deque[tuple[int, str]] = deque()
         self.news = asyncio.Event()
         self.wants_snapshot = True
         self.sent_seq: int | None = None
         self.stale = ""
         await hub().join(self.server_id, self)
+        guard().watch(self)
         self.sender = asyncio.create_task(self._send_all())
 
     async def disconnect(self, code: int) -> None:
         if self.sender is None:
             return
         self.sender.cancel()
+        guard().forget(self)
         await hub().leave(self.server_id, self)
+
+    async def end(self, code: int) -> None:
+        """From the guard: what let this browser in holds no more. Nothing is sent after it."""
+        if self.sender is not None:
+            self.sender.cancel()
+        await self.close(code)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
         """Only {"type": "resync"} means something; anything else is passed over."""
@@ -170,3 +178,9 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
                 return await live.read_one(client, self.server_id), NO_OBSERVER
         except (redis.RedisError, OSError, ValueError):
             return None, NO_VALKEY
+
+
+class LinkFeed(ServerFeed):
+    """The same for a browser without an account, which a share link let in."""
+
+    allowed = staticmethod(sockets.for_link)

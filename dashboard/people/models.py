@@ -16,7 +16,7 @@ ALL_SERVERS = "All servers"
 
 
 class ServerGroup(models.Model):
-    """Servers that people get a role for together. `everything` marks the one group that every server belongs to, without rows."""
+    """Servers that people get a role for together. `everything` marks the group of all servers, which has no rows for them."""
 
     name = models.CharField(max_length=80, unique=True)
     everything = models.BooleanField(default=False, editable=False)

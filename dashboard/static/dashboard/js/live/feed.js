@@ -5,7 +5,7 @@ import { apply, follows } from "./state.js";
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
 const HIDDEN_MS = 1000;
-const FINAL = { 4401: "Log in again to go on", 4404: "This server is not registered any more" };
+const FINAL = { 4401: "Log in again to go on", 4404: "This server is not there any more, or not for you to see", 4410: "This link has ended" };
 
 export class Feed {
   // `told(state)` gets each new state, `status(kind, text)` one of: connecting, live, lost, paused, stale, closed.
