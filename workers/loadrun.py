@@ -31,10 +31,10 @@ from workers.load.prompts import SAMPLE_TEXT, ordinary_pool
 from workers.load.reading import Outcome
 from workers.load.runner import Load, Record, Runner
 from workers.models import Block, Run
+from workers.planning import auto_scale
 from workers.records import add_records, request_rows
 from workers.scenarios.library import FILES, files_of
 from workers.scenarios.reading import read
-from workers.scenarios.schema import SCALE_MAX, SCALE_MIN
 from workers.scenarios.streams import LoadScenario
 from workers.survey import survey
 
@@ -148,15 +148,10 @@ class LoadRun(Conductor):
         self.keep_conditions(conditions, scale=scale)
 
     def _auto_scale(self, speed: float) -> float:
-        """Sizes in proportion to the speed, so that times stay as written; less where a slot is too small for that."""
-        scale = min(max(speed / self.scenario.written_for, SCALE_MIN), SCALE_MAX)
-        n_ctx = self.survey.can.n_ctx
-        while n_ctx is not None and scale > SCALE_MIN:
-            needed = self._plan(1, "1A", Scaling(scale)).context_needed
-            if needed <= n_ctx:
-                break
-            scale = max(SCALE_MIN, scale * min(0.95, n_ctx / needed))
-        return scale
+        def needed(scale: float) -> int:
+            return self._plan(1, "1A", Scaling(scale)).context_needed
+
+        return auto_scale(speed, self.scenario.written_for, self.survey.can.n_ctx, needed)
 
     def block(self, step: Step, reason: str) -> None:
         version = self.switcher.to(step.arm, reason) if self.switches else (self.survey.policy or {}).get("version")
