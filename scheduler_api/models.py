@@ -39,6 +39,7 @@ class PolicyOutcome(models.TextChoices):
     APPLIED = "applied", "Applied"
     REFUSED = "refused", "Refused"
     FAILED = "failed", "Failed"
+    SEEN = "seen", "Seen"  # done by the server, or from elsewhere
 
 
 class PolicyChange(models.Model):
@@ -111,3 +112,11 @@ class Rollup(models.Model):
 
 from scheduler_api.alerts.models import Alert, Delivery, Recipient, Rule, Silence  # noqa: E402, F401  # Django finds them here
 from scheduler_api.audit.models import AuditEntry  # noqa: E402, F401
+from scheduler_api.policies.models import (  # noqa: E402, F401
+    PolicyDrift,
+    PolicyGuard,
+    PolicyPreset,
+    PolicySeen,
+    PolicyWindow,
+    WindowFiring,
+)
