@@ -12,11 +12,14 @@ from dashboard.charts import words
 from dashboard.charts.base import Figure
 from dashboard.charts.forest import Forest, Mark
 from dashboard.charts.pairs import Row, rows_of
+from dashboard.measures import STATISTICS, Kind, name_of
 from workers.analysis.paired import Ratio, Verdict
 
 # key of a measure -> what a run is about ("primary"), or what it must not harm ("guard")
 ROLES = {"short_wall": "primary", "cold_wall": "guard", "makespan": "guard"}
-VERDICT_MARKS = {"shown": "ok", "no difference shown": "", "too few pairs": "info"}
+# what a verdict's word is: of a time that is smaller or larger under B, and of a rate
+SHOWN = {False: ("faster", "slower"), True: ("fewer", "more")}
+MARKS = {"faster": "left", "slower": "right", "fewer": "left", "more": "right", "too few pairs": "info"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
+    """`first`: of its measure, whose name then stands before it. `anchor`: of the definition."""
+
     label: str
+    statistic: str
+    anchor: str
+    first: bool
     role: str
     unit: str
     a: Value
@@ -43,32 +51,45 @@ class MeasureRow:
 
 
 def measure_rows(measures: Sequence[Mapping[str, Any]], drawn: Forest) -> list[MeasureRow]:
-    return [_measure_row(measure, drawn.marks.get(measure["key"])) for measure in measures]
+    return [measure_row(measure, drawn.marks.get(measure["key"])) for measure in measures]
 
 
-def _measure_row(measure: Mapping[str, Any], dot: Mark | None) -> MeasureRow:
+def measure_row(measure: Mapping[str, Any], dot: Mark | None, *, first: bool = True) -> MeasureRow:
     ratio = measure["ratio"] or {"median": None, "low": None, "high": None, "n": 0}
+    named = name_of(measure)
+    kind = named.kind
     n = ratio["n"]
+    word = verdict_word(ratio, str(measure["verdict"]), rate=kind.rate)
     return MeasureRow(
-        label=measure["label"],
+        label=kind.name,
+        statistic=STATISTICS[named.statistic],
+        anchor=kind.anchor,
+        first=first,
         role=ROLES.get(measure["key"], ""),
-        unit=measure["unit"],
-        a=_value(measure["a"], measure["unit"], n),
-        b=_value(measure["b"], measure["unit"], n),
-        change=words.change(ratio["median"]),
+        unit=kind.unit,
+        a=_value(measure["a"], kind, n),
+        b=_value(measure["b"], kind, n),
+        change=words.change(ratio["median"], kind.told) if ratio["median"] else "no ratio",
         interval=words.interval(ratio["median"], ratio["low"], ratio["high"]) or "none yet",
         n=n,
-        verdict=measure["verdict"],
-        mark=VERDICT_MARKS.get(measure["verdict"], ""),
+        verdict=word,
+        mark=MARKS.get(word, ""),
         dot=dot,
     )
 
 
-def _value(spread: Mapping[str, Any] | None, unit: str, n: int) -> Value:
+def verdict_word(ratio: Mapping[str, Any], verdict: str, *, rate: bool) -> str:
+    """Faster, slower (of a rate: more, fewer), no difference shown, or too few pairs."""
+    if verdict != Verdict.SHOWN or ratio["median"] is None:
+        return verdict
+    return SHOWN[rate][ratio["median"] > 1.0]
+
+
+def _value(spread: Mapping[str, Any] | None, kind: Kind, n: int) -> Value:
     if spread is None or spread.get("median") is None:
         return Value("none yet", "no pair is done")
-    low, high = words.seconds(spread["min"]), words.seconds(spread["max"])
-    return Value(words.seconds(spread["median"]), f"{low} to {high} {unit}, {n} pair{'s' if n != 1 else ''}")
+    middle, low, high = (words.seconds(spread[name] * kind.factor) for name in ("median", "min", "max"))
+    return Value(middle, f"{low} to {high} {kind.unit}, {n} pair{'s' if n != 1 else ''}")
 
 
 def wall_rows(pairs: Sequence[dict[str, Any]], role: str) -> list[Row]:

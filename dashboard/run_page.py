@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 from dashboard import arms
 from dashboard.charts import words
 from dashboard.sample_table import Sample
-from workers.models import Run, RunState
+from workers.models import Block, Run, RunState
 
+RESTARTED = "the server restarted within it, so it does not count"
 SILENT_S = 5.0  # without a word from the worker the page says so
 
 
@@ -246,24 +247,48 @@ def _alone(known: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def checks(run: Run, samples: list[Sample]) -> list[Line]:
-    """What was looked at and found in order, or not."""
+def checks(run: Run, counts: Mapping[str, int], blocks: Sequence[Block]) -> list[Line]:
+    """What was looked at and found in order, or not; `counts` as `workers.sample_values.sample_counts` gives them."""
     lines = []
-    failed = sum(1 for sample in samples if not sample["ok"])
-    if samples:
-        text = (
-            f"{failed} of {len(samples)} requests failed; their pairs count nowhere."
-            if failed
-            else f"None of {len(samples)} requests failed."
-        )
+    failed, total = counts["failed"], words.whole(counts["total"])
+    if counts["total"]:
+        lost = "they have an outcome and no times" if run.scenario_text else "their pairs count nowhere"
+        text = f"{words.whole(failed)} of {total} requests failed; {lost}." if failed else f"None of {total} requests failed."
         lines.append(Line(text, "warn" if failed else "ok", colour="is-warn" if failed else ""))
-    versions = {sample["block"]: sample["policy_version"] for sample in samples if sample["arm"]}
-    read_back = sum(1 for version in versions.values() if version is not None)
+    read_back = sum(1 for block in blocks if block.arm and block.policy_version is not None)
     if read_back:
         lines.append(Line(f"The policy was read back from the server before each of {read_back} blocks.", "ok"))
     if run.state == RunState.FINISHED and run.policy_restored:
         lines.append(restored(run))
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """A block as the conditions list it."""
+
+    number: int
+    pair: str
+    arm: str
+    version: str
+    started: datetime
+    took: str
+    note: str
+
+
+def block_rows(blocks: Sequence[Block]) -> list[BlockRow]:
+    return [
+        BlockRow(
+            number=block.index,
+            pair=f"pair {block.pair}" if block.pair else f"floor {block.floor}" if block.floor else "calibration",
+            arm=block.arm,
+            version="not told" if block.policy_version is None else str(block.policy_version),
+            started=block.started_at,
+            took=words.span((block.finished_at - block.started_at).total_seconds()) if block.finished_at else "not finished",
+            note="; ".join([RESTARTED, *block.warnings] if block.interrupted else block.warnings),
+        )
+        for block in blocks
+    ]
 
 
 def command(run: Run) -> str:

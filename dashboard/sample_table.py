@@ -1,14 +1,17 @@
-"""The samples of a run as `workers.selectors.sample_rows` gives them, for the page."""
+"""The samples of a run as rows of the page's table, and what the requests of a run came to in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from dashboard.charts import words
+from workers.models import Sample as Row
+from workers.sample_values import FILTERS, SamplePage
 
-MOST_SAMPLES = 400  # rows of the table on the page; the CSV has all
+PAGE = 100
 
 type Sample = dict[str, Any]
 
@@ -20,46 +23,133 @@ def as_samples(rows: Iterable[list[str | int | float | None]]) -> tuple[list[str
     return names, [dict(zip(names, row, strict=True)) for row in listed]
 
 
-def request_words(samples: Iterable[Sample]) -> str:
-    """ "16 counted, 9 warm-up, none failed"."""
-    listed = list(samples)
-    if not listed:
+def request_words(counts: Mapping[str, int]) -> str:
+    """ "16 counted, 9 warm-up, none failed"; `counts` as `workers.sample_values.sample_counts` gives them."""
+    if not counts["total"]:
         return ""
-    counted = sum(1 for sample in listed if sample["pair"] and sample["role"] in ("short", "cold"))
-    failed = sum(1 for sample in listed if not sample["ok"])
-    rest = len(listed) - counted
-    parts = [f"{words.whole(counted)} counted", *([f"{words.whole(rest)} warm-up"] if rest else [])]
-    return ", ".join([*parts, f"{words.whole(failed)} failed" if failed else "none failed"])
+    rest = counts["total"] - counts["counted"]
+    parts = [f"{words.whole(counts['counted'])} counted", *([f"{words.whole(rest)} warm-up"] if rest else [])]
+    return ", ".join([*parts, f"{words.whole(counts['failed'])} failed" if counts["failed"] else "none failed"])
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     text: str
     numeric: bool
+    title: str = ""
 
 
-HEADS = {"sent_at": "sent, s", "first_token_at": "first token, s", "done_at": "done, s"}
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`anchor`: of the definition of what it holds; ""."""
+
+    name: str
+    unit: str
+    anchor: str
+    numeric: bool = True
 
 
-def table(names: list[str], samples: list[Sample]) -> tuple[list[Cell], list[list[Cell]]]:
-    """Head and rows; moments count from the first one sent, since Unix seconds say nothing to the eye."""
-    shown = [name for name in names if name not in ("run", "ok", "policy_version")]
-    numeric = {name for name in shown if name not in ("arm", "role", "error")}
-    start = min((sample["sent_at"] for sample in samples), default=0.0)
-    head = [
-        Cell(HEADS.get(name, name.replace("_s", ", s") if name.endswith("_s") else name.replace("_", " ")), name in numeric)
-        for name in shown
-    ]
-    rows = [[Cell(_cell_text(sample, name, start), name in numeric) for name in shown] for sample in samples[:MOST_SAMPLES]]
-    return head, rows
+COLUMNS = (
+    Column("pair", "", "", numeric=True),
+    Column("arm", "", "", numeric=False),
+    Column("stream", "", "", numeric=False),
+    Column("client", "", "", numeric=False),
+    Column("slot", "", ""),
+    Column("outcome", "", "", numeric=False),
+    Column("sent", "s", ""),
+    Column("dispatch", "ms", "dispatch-delay"),
+    Column("wait", "s", "wait"),
+    Column("TTFT", "s", "ttft"),
+    Column("TPOT", "ms", "tpot"),
+    Column("E2E", "s", "e2e"),
+    Column("prompt", "tokens", "prompt-tokens"),
+    Column("cached", "tokens", "cached-tokens"),
+    Column("generated", "tokens", "generated-tokens"),
+    Column("level", "", ""),
+    Column("note", "", "", numeric=False),
+)
 
 
-def _cell_text(sample: Sample, name: str, start: float) -> str:
-    value = sample[name]
-    if value is None:
-        return "not reached" if name.endswith(("_at", "_s")) else ""
-    if name.endswith("_at"):
-        return f"{value - start:.3f}"
-    if name.endswith("_s"):
-        return f"{value:.3f}"
-    return words.whole(value) if name in ("n_prompt", "n_cached") else str(value)
+def table(samples: Sequence[Row], start: float) -> list[list[Cell]]:
+    """Rows of COLUMNS; moments count from `start`, since Unix seconds say nothing to the eye."""
+    return [[Cell(text, column.numeric) for text, column in zip(_texts(each, start), COLUMNS, strict=True)] for each in samples]
+
+
+def _texts(sample: Row, start: float) -> tuple[str, ...]:
+    dispatch = None if sample.scheduled_at is None else max(0.0, sample.sent_at - sample.scheduled_at) * 1000
+    return (
+        str(sample.pair) if sample.pair else "none",
+        sample.arm,
+        sample.role,
+        sample.client,
+        "server's" if sample.slot is None else str(sample.slot),
+        sample.outcome or ("ok" if sample.ok else "failed"),
+        f"{sample.sent_at - start:.3f}",
+        "after another" if dispatch is None else f"{dispatch:.1f}",
+        _seconds(sample.wait_s),
+        _seconds(sample.ttft_s),
+        _tpot(sample),
+        _seconds(sample.wall_s),
+        _tokens(sample.n_prompt),
+        _tokens(sample.n_cached),
+        _tokens(sample.n_generated),
+        str(sample.stage + 1),
+        _note(sample),
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "not reached" if value is None else f"{value:.3f}"
+
+
+def _tokens(value: int | None) -> str:
+    return "not told" if value is None else words.whole(value)
+
+
+def _tpot(sample: Row) -> str:
+    if sample.wall_s is None or sample.ttft_s is None or sample.n_generated is None or sample.n_generated < 2:
+        return "none"
+    return f"{(sample.wall_s - sample.ttft_s) / (sample.n_generated - 1) * 1000:.1f}"
+
+
+def _note(sample: Row) -> str:
+    if sample.error:
+        return sample.error
+    return "" if sample.counted and sample.pair and sample.role != "warm" else "does not count"
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """The page of samples that is shown and how to reach the others; `query` is of this one without its number."""
+
+    shown: str
+    number: int
+    pages: int
+    before: str
+    after: str
+    wanted: Mapping[str, str]
+
+
+def pager(page: SamplePage, wanted: Mapping[str, str]) -> Pager:
+    first = (page.number - 1) * PAGE + 1
+    shown = f"{words.whole(first)} to {words.whole(first + len(page.samples) - 1)} of {words.whole(page.count)}"
+    if page.count != page.total:
+        shown += f", of {words.whole(page.total)} in all"
+
+    def query(number: int) -> str:
+        kept = {name: value for name, value in wanted.items() if value}
+        return urlencode({**kept, "page": number})
+
+    return Pager(
+        shown=shown if page.samples else "none matches",
+        number=page.number,
+        pages=page.pages,
+        before=query(page.number - 1) if page.number > 1 else "",
+        after=query(page.number + 1) if page.number < page.pages else "",
+        wanted=wanted,
+    )
+
+
+def wanted_of(query: Mapping[str, str]) -> dict[str, str]:
+    """The filters of a request's query, at a length that a filter can have."""
+    return {name: query.get(name, "")[:60] for name in FILTERS}

@@ -16,6 +16,7 @@ from dashboard.views import (
     launch,
     overview,
     policies,
+    results,
     servers,
 )
 from scheduler_api.api import api
@@ -56,6 +57,7 @@ urlpatterns = [
     path("experiments/new/", launch.experiment_new, name="experiment-new"),
     path("experiments/<int:pk>/", experiments.run, name="run"),
     path("experiments/<int:pk>/stop/", experiments.run_stop, name="run-stop"),
+    path("experiments/<int:pk>/samples/", results.run_samples, name="run-samples"),
     path("experiments/<int:pk>/samples.csv", experiments.run_csv, name="run-csv"),
     path("api/", api.urls),
     path("health/", auth.health, name="health"),

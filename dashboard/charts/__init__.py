@@ -9,8 +9,20 @@ from __future__ import annotations
 
 from dashboard.charts.distribution import distribution
 from dashboard.charts.forest import Forest, forest
+from dashboard.charts.levels import levels
 from dashboard.charts.load import LoadDrawing, planned_load
 from dashboard.charts.pairs import LABELLED, pairs
 from dashboard.charts.timeline import timeline, timeline_range
 
-__all__ = ["LABELLED", "Forest", "LoadDrawing", "distribution", "forest", "pairs", "planned_load", "timeline", "timeline_range"]
+__all__ = [
+    "LABELLED",
+    "Forest",
+    "LoadDrawing",
+    "distribution",
+    "forest",
+    "levels",
+    "pairs",
+    "planned_load",
+    "timeline",
+    "timeline_range",
+]

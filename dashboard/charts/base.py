@@ -73,6 +73,18 @@ def axis(low: float, high: float, values: Sequence[float], words: Sequence[str],
     }
 
 
+def decades(low: float, high: float) -> list[float]:
+    """Powers of ten that hold both; `low` above 0."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    return [10.0**power for power in range(first, max(last, first + 1) + 1)]
+
+
+def log_axis(values: Sequence[float], unit: str) -> dict[str, Any]:
+    """Of `decades`; Plotly takes the range of a log axis as exponents."""
+    made = axis(math.log10(values[0]), math.log10(values[-1]), [], tick_words(values, unit))
+    return {**made, "type": "log", "tickvals": list(values)}
+
+
 def layout(xaxis: dict[str, Any], yaxis: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "xaxis": xaxis,

@@ -23,6 +23,7 @@ from dashboard import arms, results, run_page, sample_table
 from dashboard import roles as who
 from dashboard.charts import words
 from dashboard.roles import Role, at_least
+from dashboard.views import results as results_views
 from workers import experiments as services
 from workers import selectors
 from workers.analysis import summary
@@ -99,22 +100,8 @@ def run(request: Request, pk: int) -> HttpResponse:
         if not shown.active:
             return HttpResponseClientRefresh()
         return render(request, "experiments/_live.html#progress", _live_context(request, shown))
-    context = _live_context(request, shown) if shown.active else _result_context(request, shown)
+    context = _live_context(request, shown) if shown.active else results_views.result_context(request, shown)
     return render(request, "experiments/run.html", context)
-
-
-def _base_context(request: Request, shown: Run, found: dict[str, Any]) -> dict[str, Any]:
-    label_a, label_b = found["arms"]["A"], found["arms"]["B"]
-    return {
-        "run": shown,
-        "title": arms.title(label_a, label_b),
-        "arm_a": label_a,
-        "arm_b": label_b,
-        "state": run_page.state_of(shown),
-        "may_run": who.may(request.user, Role.OPERATOR, shown.server),
-        "now": timezone.now(),
-        "results": found,
-    }
 
 
 def _live_context(request: Request, shown: Run) -> dict[str, Any]:
@@ -124,47 +111,13 @@ def _live_context(request: Request, shown: Run) -> dict[str, Any]:
     figures = results.pair_figures(found["pairs"], shown.repetitions)
     age = run_page.heartbeat_age(shown, now)
     return {
-        **_base_context(request, shown, found),
+        **results_views.frame_of(request, shown, found),
         "facts": run_page.facts(shown, now),
         "progress_words": run_page.progress_words(shown),
         "slow_words": run_page.slow_words(shown, now),
         "heartbeat_age": words.span(age) if age is not None else "",
         "log": run_page.log_of(samples, found["arms"]),
         "figures": {name: figure for name, figure in figures.items() if name.endswith("-pairs")},
-    }
-
-
-def _result_context(request: Request, shown: Run) -> dict[str, Any]:
-    wanted = request.GET.get("pair", "")
-    found = selectors.results(shown, int(wanted) if wanted.isdigit() else None)
-    names, samples = sample_table.as_samples(selectors.sample_rows(shown))
-    head, rows = sample_table.table(names, samples)
-    drawn = results.forest_of(found["measures"], found["noise"])
-    pairs = found["pairs"]
-    endings = run_page.endings(shown, found["complete_pairs"])
-    return {
-        **_base_context(request, shown, found),
-        "facts": run_page.facts(shown, timezone.now(), sample_table.request_words(samples)),
-        "endings": endings,
-        "verdict": results.verdict_parts(found["verdict"]),
-        "notes": results.notes(found),
-        "warnings": [text for text in found["warnings"] if not any(text in line.text for line in endings)],
-        "checks": run_page.checks(shown, samples),
-        "conditions": run_page.conditions(shown),
-        "forest": drawn,
-        "measures": results.measure_rows(found["measures"], drawn),
-        "interval_head": results.interval_head(found["measures"]),
-        "method": found["method"],
-        "figures": results.pair_figures(pairs, 0) if pairs else {},
-        "chart_roles": results.chart_roles(shown.conditions, pairs),
-        "timeline_figures": results.timeline_figures(found["timelines"]),
-        "timeline_arms": results.timeline_arms(found),
-        "pair": results.pair_choice(found, wanted),
-        "sample_names": head,
-        "samples": rows,
-        "sample_count": len(samples),
-        "samples_left": len(samples) - len(rows),
-        "command": run_page.command(shown),
     }
 
 
