@@ -3,45 +3,80 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
 from workers.analysis import paired
-from workers.analysis.load import BlockLoad, Limits, StageRow, Times, block_load, compare, saturation, stage_rows, unit_of
-from workers.analysis.load_sentences import load_sentence
+from workers.analysis.load import BlockLoad, Limits, StageRow, Times, block_load, compare, saturation, stage_rows
+from workers.analysis.load_sentences import chance_sentence, floor_sentence, load_sentence
+from workers.analysis.naming import CLIENT
+from workers.analysis.sentences import floor_words
 from workers.analysis.summary import Measure
+from workers.measure_rows import measure_row
 from workers.models import Block, Run, Sample
 from workers.scenarios.reading import read
 
 type Json = dict[str, Any]
 
+NOT_ALONE = "How long a request of each stream takes alone was not measured, so slowdowns are unknown."
+
 
 def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
-    """As `workers.selectors.results`, with `outcomes` and `stages` by arm; `pairs` is empty: its form is that of two requests."""
+    """As `workers.selectors.results`, for a run of streams. `pairs` is empty: its form is that of two requests.
+
+    `measures` has those of the streams and of the whole block (groups "times" and "rates"), `clients` the same of each client
+    label, `fairness` {"measures" (of group "fairness", of streams, clients and the block), "alone" ({stream: seconds} of a
+    request by itself), "unknown" (why there is no slowdown, or "")}; each as `workers.measure_rows.measure_row` gives it.
+    Besides: `outcomes` {arm: {stream: {outcome: count}}}, `stages` and `carries` by arm.
+    """
     limits = limits_of(run)
-    blocks = _blocks(run)
+    blocks, floor = _blocks(run)
+    alone = run.conditions.get("alone") or {}
     complete = {number: arms for number, arms in blocks.items() if set(arms) == {"A", "B"}}
-    both = [(block_load(arms["A"], limits), block_load(arms["B"], limits)) for arms in complete.values()]
-    measures = compare(both)
+    both = [(block_load(arms["A"], limits, alone), block_load(arms["B"], limits, alone)) for arms in complete.values()]
+    equal = [(block_load(first, limits, alone), block_load(second, limits, alone)) for first, second in floor]
+    measures = compare(both, equal, run.seed, list(complete))
+    of_streams = [each for each in measures if not each.name.who.startswith(CLIENT) and each.name.told.group != "fairness"]
     shown = pair if pair in complete else next(iter(complete), None)
     arms = {arm: [row for each in blocks.values() for row in each.get(arm, ())] for arm in "AB"}
     stages = {arm: stage_rows(rows, limits) for arm, rows in arms.items()}
+    warnings = [*run.warnings, floor_sentence(measures)]
     return {
         "pairs": [],
         "complete_pairs": len(complete),
-        "measures": [_measure(each) for each in measures],
+        "measures": [measure_row(each) for each in of_streams],
+        "clients": [
+            measure_row(each) for each in measures if each.name.who.startswith(CLIENT) and each.name.told.group != "fairness"
+        ],
+        "fairness": {
+            "measures": [measure_row(each) for each in measures if each.name.told.group == "fairness"],
+            "alone": alone,
+            "unknown": "" if alone else NOT_ALONE,
+        },
         "verdict": load_sentence(measures, list(limits), labels[1], run.policy_a == run.policy_b),
         "arms": {"A": labels[0], "B": labels[1]},
         "method": paired.METHOD,
-        "noise": None,
-        "warnings": list(run.warnings),
+        "noise": floor_noise(of_streams, run, len(floor)),
+        "floor_pairs": len(floor),
+        "notes": [text for text in (chance_sentence(measures),) if text],
+        "warnings": [text for text in warnings if text],
         "pair": shown,
         "timelines": {block.arm: block.timeline for block in run.blocks.filter(pair=shown)} if shown else {},
         "outcomes": {arm: _outcomes([each[0 if arm == "A" else 1] for each in both]) for arm in "AB"},
         "stages": {arm: [asdict(row) for row in rows] for arm, rows in stages.items()},
         "carries": {arm: _carried(rows) for arm, rows in stages.items()},
     }
+
+
+def floor_noise(measures: Sequence[Measure], run: Run, pairs: int) -> Json | None:
+    """Of the run's own floor: the largest departure among times of whole blocks, means and medians. None without one."""
+    told = [each.floor for each in measures if each.name.told.group == "times" and each.name.stat in ("", "mean", "p50")]
+    known = [floor for floor in told if floor is not None]
+    if not known or not pairs:
+        return None
+    return {"run": run.pk, "difference": max(known), "text": floor_words(max(known), pairs)}
 
 
 def limits_of(run: Run) -> dict[str, Limits]:
@@ -54,13 +89,20 @@ def limits_of(run: Run) -> dict[str, Limits]:
     return found
 
 
-def _blocks(run: Run) -> dict[int, dict[str, list[Times]]]:
-    """Counted requests of each finished block, by pair and arm."""
-    blocks: dict[int, dict[str, list[Times]]] = defaultdict(dict)
-    finished = run.blocks.filter(pair__gt=0, finished_at__isnull=False).defer("timeline").prefetch_related("samples")
-    for block in finished.order_by("index"):
-        blocks[block.pair][block.arm] = _rows(block)
-    return dict(blocks)
+type Arms = dict[str, list[Times]]
+
+
+def _blocks(run: Run) -> tuple[dict[int, Arms], list[tuple[list[Times], list[Times]]]]:
+    """Counted requests of each finished block by pair and arm, and of each complete pair of the floor."""
+    blocks: dict[int, Arms] = defaultdict(dict)
+    floor: dict[int, list[list[Times]]] = defaultdict(list)
+    finished = run.blocks.exclude(arm="").filter(finished_at__isnull=False, interrupted=False)
+    for block in finished.defer("timeline").prefetch_related("samples").order_by("index"):
+        if block.floor:
+            floor[block.floor].append(_rows(block))
+        else:
+            blocks[block.pair][block.arm] = _rows(block)
+    return dict(blocks), [(sides[0], sides[1]) for sides in floor.values() if len(sides) == 2]
 
 
 def _rows(block: Block) -> list[Times]:
@@ -82,21 +124,9 @@ def times_of(sample: Sample) -> Times:
         n_cached=sample.n_cached,
         dispatch_s=None if sample.scheduled_at is None else sample.sent_at - sample.scheduled_at,
         stage=sample.stage,
+        client=sample.client,
+        wait_s=sample.wait_s,
     )
-
-
-def _measure(found: Measure) -> Json:
-    ratio = found.ratio
-    return {
-        "key": found.key,
-        "label": found.label,
-        "unit": unit_of(found.key),
-        "a": asdict(found.a) if found.a else {"median": None, "min": None, "max": None},
-        "b": asdict(found.b) if found.b else {"median": None, "min": None, "max": None},
-        "ratio": asdict(ratio) if ratio else {"median": None, "low": None, "high": None, "level": None, "n": 0},
-        "times_sooner": found.times_sooner,
-        "verdict": found.verdict.value,
-    }
 
 
 def _outcomes(blocks: list[BlockLoad]) -> Json:

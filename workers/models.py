@@ -97,8 +97,8 @@ class Run(models.Model):
 
 
 class Block(models.Model):
-    """A stretch of a run under one policy. `pair` counts from 1; the calibration block has pair 0 and no arm, those of the A/A floor
-    pair 0 and arm A.
+    """A stretch of a run under one policy. `pair` counts from 1; the calibration block has pair 0 and no arm, those of the A/A
+    floor pair 0 and arm A.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="blocks")

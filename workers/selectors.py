@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +12,8 @@ from django.db.models import QuerySet
 from scheduler_api.models import Server
 from workers import load_results
 from workers.analysis import paired, sentences, summary
-from workers.analysis.numbers import Spread
+from workers.analysis.load_sentences import floor_sentence
+from workers.measure_rows import measure_row
 from workers.models import ACTIVE, Block, Run, RunState, Sample
 
 type Json = dict[str, Any]
@@ -76,27 +76,31 @@ def arm_labels(run: Run) -> tuple[str, str]:
 def results(run: Run, pair: int | None = None) -> Json:
     """What the pairs that are complete so far show.
 
-    Keys: pairs, complete_pairs (how many), measures, verdict (a sentence), arms ({"A": words, "B": words}), method,
-    noise ({"run", "difference", "text"} of the last run with equal arms on this server, or None), warnings, pair (whose
-    timelines follow) and timelines ({"A", "B"}).
+    Keys: pairs, complete_pairs (how many), measures (each as `workers.measure_rows.measure_row` says), verdict (a sentence),
+    arms ({"A": words, "B": words}), method, noise ({"run", "difference", "text"} of the run's own floor, else of the last run
+    with equal arms on this server, or None), floor_pairs (how many), notes and warnings (sentences), pair (whose timelines
+    follow) and timelines ({"A", "B"}). A run of streams has more: `workers.load_results.results`.
 
     `pair` chooses the timelines; without it, or with one that is not complete, the pair nearest to the median is shown.
     """
     if run.scenario_text:
         return load_results.results(run, arm_labels(run), pair)
-    pairs = complete_pairs(run)
-    found = summary.measures(pairs)
+    pairs, floor = complete_pairs(run), floor_pairs(run)
+    found = summary.measures(pairs, floor, run.seed)
+    listed = list(found.values())
     shown = pair if pair in {each.number for each in pairs} else summary.typical_pair(pairs)
     label_a, label_b = arm_labels(run)
     return {
         "pairs": [_pair(each) for each in pairs],
         "complete_pairs": len(pairs),
-        "measures": [_measure(each) for each in found.values()],
+        "measures": [measure_row(each) for each in listed],
         "verdict": sentences.verdict_sentence(found, label_b, _equal_arms(run)),
         "arms": {"A": label_a, "B": label_b},
         "method": paired.METHOD,
-        "noise": _noise(run),
-        "warnings": [*run.warnings, *_robustness(pairs)],
+        "noise": load_results.floor_noise(listed, run, len(floor)) or _noise(run),
+        "floor_pairs": len(floor),
+        "notes": [],
+        "warnings": [text for text in (*run.warnings, *_robustness(pairs), floor_sentence(listed)) if text],
         "pair": shown,
         "timelines": {block.arm: block.timeline for block in run.blocks.filter(pair=shown)} if shown else {},
     }
@@ -156,6 +160,19 @@ def complete_pairs(run: Run) -> list[summary.Pair]:
     blocks: dict[int, dict[str, Block]] = defaultdict(dict)
     for block in run.blocks.filter(pair__gt=0).defer("timeline").prefetch_related("samples"):
         blocks[block.pair][block.arm] = block
+    return _pairs(blocks)
+
+
+def floor_pairs(run: Run) -> list[summary.Pair]:
+    """Of the floor: both of a pair's blocks have arm A, the first one stands for A and the second one for B."""
+    blocks: dict[int, dict[str, Block]] = defaultdict(dict)
+    for block in run.blocks.filter(floor__gt=0).defer("timeline").prefetch_related("samples").order_by("index"):
+        sides = blocks[block.floor]
+        sides["B" if sides else "A"] = block
+    return _pairs(blocks)
+
+
+def _pairs(blocks: dict[int, dict[str, Block]]) -> list[summary.Pair]:
     found = []
     for number, arms in sorted(blocks.items()):
         a, b = (_arm_times(arms.get(arm)) for arm in ("A", "B"))
@@ -193,30 +210,14 @@ def _arm(times: summary.ArmTimes) -> Json:
     return {**roles, "makespan_s": times.makespan}
 
 
-def _measure(found: summary.Measure) -> Json:
-    ratio = found.ratio
-    return {
-        "key": found.key,
-        "label": found.label,
-        "unit": "s",
-        "a": _spread(found.a),
-        "b": _spread(found.b),
-        "ratio": asdict(ratio) if ratio else {"median": None, "low": None, "high": None, "level": None, "n": 0},
-        "times_sooner": found.times_sooner,
-        "verdict": found.verdict.value,
-    }
-
-
-def _spread(found: Spread | None) -> Json:
-    return asdict(found) if found else {"median": None, "min": None, "max": None}
-
-
 def _equal_arms(run: Run) -> bool:
     return bool(run.policy_a == run.policy_b)
 
 
 def _noise(run: Run) -> Json | None:
     """From the last finished run with equal arms on this server, of the same scenario and about the same size."""
+    if run.server_id is None:
+        return None
     rows = Run.objects.filter(server_id=run.server_id, scenario=run.scenario, state=RunState.FINISHED).exclude(pk=run.pk)
     for other in rows.filter(scale__gte=run.scale / 2, scale__lte=run.scale * 2)[:50]:
         if _equal_arms(other) and (difference := summary.largest_difference(complete_pairs(other))) is not None:

@@ -9,68 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 
+from workers.analysis.differences import largest_departure, paired_difference
+from workers.analysis.fair import fairness
+from workers.analysis.naming import CLIENT, Key, Name, name_of
 from workers.analysis.numbers import percentile
 from workers.analysis.numbers import spread as spread_of
 from workers.analysis.paired import paired_ratio
-from workers.analysis.summary import Measure
+from workers.analysis.requests import Limits, Times, grouped
+from workers.analysis.summary import WAIT_FLOOR_S, Measure
+
+__all__ = ["BlockLoad", "Limits", "StageRow", "Times", "block_load", "compare", "saturation", "stage_rows"]
 
 BEHIND_S = 0.010
 FEW, MANY = 20, 100  # requests from which on a 95th and a 99th percentile say more than the largest value
-
-type Key = tuple[str, str]  # stream ("" for the whole block), measure
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """One request, seconds; None where a stage was not reached. `gaps`: between tokens, as the client read them.
-
-    `n_generated` counts its tokens, by whoever said so.
-    """
-
-    stream: str
-    outcome: str
-    sent_at: float
-    done_at: float | None
-    ttft_s: float | None
-    e2e_s: float | None
-    gaps: tuple[float, ...] = ()
-    n_generated: int | None = None
-    n_prompt: int | None = None
-    n_cached: int | None = None
-    dispatch_s: float | None = None
-    stage: int = 0
-
-    @property
-    def ok(self) -> bool:
-        return self.outcome == "ok"
-
-    @property
-    def tpot_s(self) -> float | None:
-        """(E2E - TTFT) / (generated tokens - 1), from two tokens on."""
-        if self.e2e_s is None or self.ttft_s is None or self.n_generated is None or self.n_generated < 2:
-            return None
-        return (self.e2e_s - self.ttft_s) / (self.n_generated - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Of one request, in seconds; `itl_s` bounds its largest gap."""
-
-    ttft_s: float | None = None
-    itl_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
-
-    def met(self, times: Times) -> bool:
-        """A limit on something that was not measured is not met."""
-        pairs = (
-            (self.ttft_s, times.ttft_s),
-            (self.itl_s, max(times.gaps, default=0.0)),
-            (self.tpot_s, times.tpot_s if times.n_generated is None or times.n_generated > 1 else 0.0),
-            (self.e2e_s, times.e2e_s),
-        )
-        return times.ok and all(limit is None or (value is not None and value <= limit) for limit, value in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +47,36 @@ class BlockLoad:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-LABELS = {"ttft": "TTFT", "e2e": "E2E", "tpot": "TPOT", "itl": "ITL"}
-WORDS = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "largest"}
-WHOLE = {"makespan": "All done", "throughput": "Generated tokens a second"}
-
-
-def block_load(rows: Sequence[Times], limits: Mapping[str, Limits]) -> BlockLoad:
-    """The measures of one block, by stream and as a whole."""
+def block_load(rows: Sequence[Times], limits: Mapping[str, Limits], alone: Mapping[str, float] | None = None) -> BlockLoad:
+    """The measures of one block, by stream, by client and as a whole. `alone`: E2E of a request of each stream by itself."""
     values: dict[Key, float] = {}
     outcomes: dict[str, dict[str, int]] = {}
     counts: dict[str, int] = {}
-    for stream in dict.fromkeys(row.stream for row in rows):
-        mine = [row for row in rows if row.stream == stream]
+    for stream, mine in grouped(rows, lambda row: row.stream).items():
         outcomes[stream] = dict(Counter(row.outcome for row in mine))
-        good = [row for row in mine if row.ok]
-        counts[stream] = len(good)
-        for name, data in _samples(good).items():
-            for word, value in _points(data).items():
-                values[stream, f"{name}_{word}"] = value
-        if stream in limits and mine:
-            values[stream, "goodput"] = _rate(mine, sum(limits[stream].met(row) for row in mine))
+        counts[stream] = sum(row.ok for row in mine)
+        values |= {(stream, name): value for name, value in _of_group(mine, limits).items()}
+    for client, mine in grouped(rows, lambda row: row.client).items():
+        if client:
+            values |= {(f"{CLIENT}{client}", name): value for name, value in _of_group(mine, limits).items()}
     if span := _span(rows):
         values["", "makespan"] = span
         values["", "throughput"] = sum(row.n_generated or 0 for row in rows) / span
-    return BlockLoad(values, outcomes, counts)
+        values["", "requests"] = sum(row.ok for row in rows) / span
+    return BlockLoad({**values, **fairness(rows, alone or {})}, outcomes, counts)
+
+
+def _of_group(rows: Sequence[Times], limits: Mapping[str, Limits]) -> dict[str, float]:
+    """Of a stream's or a client's requests."""
+    good = [row for row in rows if row.ok]
+    found = {f"{name}_{word}": value for name, data in _samples(good).items() for word, value in _points(data).items()}
+    if any(row.stream in limits for row in rows):
+        met = sum(row.ok if row.stream not in limits else limits[row.stream].met(row) for row in rows)
+        found["goodput"] = _rate(rows, met)
+    if good and len(rows) > 1:
+        found["throughput"] = _rate(rows, sum(row.n_generated or 0 for row in rows))
+        found["requests"] = _rate(rows, len(good))
+    return found
 
 
 def _samples(rows: Sequence[Times]) -> dict[str, list[float]]:
@@ -132,7 +91,7 @@ def _samples(rows: Sequence[Times]) -> dict[str, list[float]]:
 def _points(data: Sequence[float]) -> dict[str, float]:
     if not data:
         return {}
-    points = {"p50": percentile(data, 0.5)}
+    points = {"mean": fsum(data) / len(data), "p50": percentile(data, 0.5)}
     if len(data) >= FEW:
         points["p95"] = percentile(data, 0.95)
     if len(data) >= MANY:
@@ -152,33 +111,39 @@ def _rate(rows: Sequence[Times], count: int) -> float:
     return count / span if span else 0.0
 
 
-def compare(pairs: Sequence[tuple[BlockLoad, BlockLoad]]) -> list[Measure]:
-    """Of each measure that both blocks of some pair have: medians of both arms, and the paired ratio of B to A."""
-    keys = dict.fromkeys(key for a, b in pairs for key in a.values if key in b.values)
+def compare(
+    pairs: Sequence[tuple[BlockLoad, BlockLoad]],
+    floor: Sequence[tuple[BlockLoad, BlockLoad]] = (),
+    seed: int = 0,
+    numbers: Sequence[int] | None = None,
+) -> list[Measure]:
+    """Of each measure that both blocks of some pair have: both arms, and how B differs from A over the pairs.
+
+    `floor`: pairs of blocks with equal arms. `seed`: of the bootstrap. `numbers`: of the pairs; 1, 2, ... without them. What is
+    of the whole block comes last.
+    """
+    numbers = range(1, len(pairs) + 1) if numbers is None else numbers
+    keys = list(dict.fromkeys(key for a, b in pairs for key in a.values if key in b.values))
     found = []
-    for key in sorted(keys, key=lambda key: (key[0] == "", list(keys).index(key))):
-        both = [(a.values[key], b.values[key]) for a, b in pairs if key in a.values and key in b.values]
-        a, b = [value for value, _ in both], [value for _, value in both]
-        found.append(Measure(name_of(key), label_of(key), spread_of(a), spread_of(b), paired_ratio(a, b)))
+    for key in sorted(keys, key=lambda key: key[0] == ""):
+        points = tuple(
+            (number, a.values[key], b.values[key])
+            for number, (a, b) in zip(numbers, pairs, strict=True)
+            if key in a.values and key in b.values
+        )
+        equal = [(a.values[key], b.values[key]) for a, b in floor if key in a.values and key in b.values]
+        found.append(_measure(name_of(key), points, equal, seed))
     return found
 
 
-def name_of(key: Key) -> str:
-    return f"{key[0]}.{key[1]}" if key[0] else key[1]
-
-
-def label_of(key: Key) -> str:
-    stream, measure = key
-    if not stream:
-        return WHOLE[measure]
-    if measure == "goodput":
-        return f"{stream}: goodput"
-    name, word = measure.split("_")
-    return f"{stream}: {LABELS[name]}, {WORDS[word]}"
-
-
-def unit_of(name: str) -> str:
-    return "1/s" if name.endswith(("goodput", "throughput")) else "s"
+def _measure(
+    name: Name, points: tuple[tuple[int, float, float], ...], equal: Sequence[tuple[float, float]], seed: int
+) -> Measure:
+    a, b = [a for _, a, _ in points], [b for _, _, b in points]
+    noise = largest_departure([a for a, _ in equal], [b for _, b in equal])
+    least = WAIT_FLOOR_S if name.metric in ("wait", "oldest_wait") else 0.0
+    ratio, difference = paired_ratio(a, b, least), paired_difference(a, b, seed)
+    return Measure(name.key, name.label, spread_of(a), spread_of(b), ratio, name, difference, points, noise)
 
 
 def stage_rows(rows: Sequence[Times], limits: Mapping[str, Limits]) -> list[StageRow]:

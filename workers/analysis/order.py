@@ -43,9 +43,9 @@ class Step:
 def steps(pairs: int, *, order: str = ABBA, seed: int = 0, floor: int = 0) -> list[Step]:
     """All blocks: first `floor` pairs with arm A on both sides, then the pairs of the comparison.
 
-    `abba`: AB, BA, AB, ..., so that a steady drift of the machine weighs on both arms alike. `random`: as many pairs begin with A as
-    with B (one more of either when their number is odd), in an order drawn from the seed, so that nothing periodic can keep step
-    with the blocks. Raises ValueError on an order that is neither.
+    `abba`: AB, BA, AB, ..., so that a steady drift of the machine weighs on both arms alike. `random`: as many pairs begin with
+    A as with B (one more of either when their number is odd), in an order drawn from the seed, so that nothing periodic can keep
+    step with the blocks. Raises ValueError on an order that is neither.
     """
     if order not in ORDERS:
         raise ValueError(f"There is no order {order!r}; known are {', '.join(ORDERS)}.")
@@ -67,5 +67,5 @@ def _drawn(pairs: int, seed: int) -> list[str]:
 
 
 def default_floor(pairs: int, *, equal_arms: bool) -> int:
-    """None where the arms are equal, since the comparison is the floor then, nor below the pairs from which on anything is claimed."""
+    """0 where the arms are equal, since the comparison is a floor then, and where the pairs are too few for any claim."""
     return 0 if equal_arms or pairs < MIN_PAIRS else DEFAULT_FLOOR

@@ -85,6 +85,11 @@ def _amount(ratio: Ratio, below: str, above: str) -> str:
     return f"{max(ratio.median, 1 / ratio.median):.1f} times {word}"
 
 
+def amount_words(ratio: Ratio, below: str, above: str) -> str:
+    """ "2.1 times sooner (1.9 to 2.3)"."""
+    return f"{_amount(ratio, below, above)}{_brackets(_interval(ratio))}"
+
+
 def _interval(ratio: Ratio) -> str:
     """In the unit of _amount; empty without an interval."""
     if ratio.low is None or ratio.high is None:
@@ -98,6 +103,14 @@ def _interval(ratio: Ratio) -> str:
 
 def noise_sentence(difference: float, run: int) -> str:
     return f"Two equal arms differed by at most {difference * 100:.1f} % on this server (A/A, run {run})."
+
+
+def floor_words(difference: float, pairs: int) -> str:
+    """Of a run's own floor."""
+    return (
+        f"Two equal arms differed by at most {difference * 100:.1f} % "
+        f"(A/A, {pairs} pair{'s' if pairs > 1 else ''} of blocks at the start of this run)."
+    )
 
 
 def robust_sentence(touched: Sequence[int], ratio: Ratio) -> str:

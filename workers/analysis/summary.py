@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from workers.analysis.differences import Difference, Word, below_floor, largest_departure, paired_difference, word_of
+from workers.analysis.naming import Name
 from workers.analysis.numbers import Spread, spread
 from workers.analysis.paired import Ratio, Verdict, paired_ratio
 
 # Waits shorter than this are scheduling noise of the client and the server, so a ratio of two of them says nothing.
 WAIT_FLOOR_S = 0.05
+
+
+MAKESPAN = Name("", "makespan", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +51,29 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
+    """One measure over the pairs. `points`: (pair, A, B) of each; `floor`: the most that equal arms differed, as a share."""
+
     key: str
     label: str
     a: Spread | None
     b: Spread | None
     ratio: Ratio | None
+    name: Name = MAKESPAN
+    difference: Difference | None = None
+    points: tuple[tuple[int, float, float], ...] = ()
+    floor: float | None = None
+
+    @property
+    def word(self) -> Word:
+        return word_of(self.ratio, self.difference, self.name.told.better, even=self.name.even)
+
+    @property
+    def shown(self) -> bool:
+        return self.word not in (Word.NOT_SHOWN, Word.TOO_FEW)
+
+    @property
+    def below_floor(self) -> bool:
+        return below_floor(self.ratio, self.floor)
 
     @property
     def verdict(self) -> Verdict:
@@ -64,15 +87,16 @@ class Measure:
 class Definition(TypedDict):
     label: str
     floor: float
+    name: Name
 
 
 DEFINITIONS: dict[str, Definition] = {
-    "short_wall": {"label": "Short request, E2E", "floor": 0.0},
-    "short_wait": {"label": "Short request, wait", "floor": WAIT_FLOOR_S},
-    "short_prompt": {"label": "Short request, prompt time", "floor": 0.0},
-    "cold_wall": {"label": "Cold request, E2E", "floor": 0.0},
-    "cold_prompt": {"label": "Cold request, prompt time", "floor": 0.0},
-    "makespan": {"label": "Both done", "floor": 0.0},
+    "short_wall": {"label": "Short request, E2E", "floor": 0.0, "name": Name("short", "wall", "")},
+    "short_wait": {"label": "Short request, wait", "floor": WAIT_FLOOR_S, "name": Name("short", "wait", "")},
+    "short_prompt": {"label": "Short request, prompt time", "floor": 0.0, "name": Name("short", "prompt", "")},
+    "cold_wall": {"label": "Cold request, E2E", "floor": 0.0, "name": Name("cold", "wall", "")},
+    "cold_prompt": {"label": "Cold request, prompt time", "floor": 0.0, "name": Name("cold", "prompt", "")},
+    "makespan": {"label": "Both done", "floor": 0.0, "name": MAKESPAN},
 }
 
 
@@ -85,16 +109,31 @@ def value_of(arm: ArmTimes, key: str) -> float:
     return {"wall": times.wall, "wait": times.wait, "prompt": times.prompt}[what]
 
 
-def measure(key: str, pairs: Sequence[Pair]) -> Measure:
-    a = [value_of(pair.a, key) for pair in pairs]
-    b = [value_of(pair.b, key) for pair in pairs]
+def measure(key: str, pairs: Sequence[Pair], floor: Sequence[Pair] = (), seed: int = 0) -> Measure:
+    a, b = _sides(key, pairs)
     definition = DEFINITIONS[key]
-    return Measure(key, definition["label"], spread(a), spread(b), paired_ratio(a, b, definition["floor"]))
+    least = definition["floor"]
+    equal = [[max(value, least) for value in side] for side in _sides(key, floor)]
+    return Measure(
+        key,
+        definition["label"],
+        spread(a),
+        spread(b),
+        paired_ratio(a, b, least),
+        definition["name"],
+        paired_difference(a, b, seed),
+        tuple(zip((pair.number for pair in pairs), a, b, strict=True)),
+        largest_departure(*equal),
+    )
 
 
-def measures(pairs: Sequence[Pair]) -> dict[str, Measure]:
-    """All of them, in the order of the page."""
-    return {key: measure(key, pairs) for key in DEFINITIONS}
+def _sides(key: str, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
+    return [value_of(pair.a, key) for pair in pairs], [value_of(pair.b, key) for pair in pairs]
+
+
+def measures(pairs: Sequence[Pair], floor: Sequence[Pair] = (), seed: int = 0) -> dict[str, Measure]:
+    """All of them, in the order of the page. `floor`: pairs of blocks with equal arms; `seed`: of the bootstrap."""
+    return {key: measure(key, pairs, floor, seed) for key in DEFINITIONS}
 
 
 def typical_pair(pairs: Sequence[Pair]) -> int | None:

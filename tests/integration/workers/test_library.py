@@ -170,10 +170,10 @@ def test_its_page_shows_verdict_and_measures(
     page = client.get(f"/experiments/{run.pk}/")
     assert page.status_code == 200
     text = page.content.decode()
-    assert "victim: TTFT, median" in text
-    assert "Too few pairs to show a difference" in text
+    assert "victim: TTFT, mean" in text
+    assert "Not enough runs to show a difference" in text
     listed = client.get("/experiments/").content.decode()
-    assert "victim: TTFT, median" in listed
+    assert "victim: TTFT, mean" in listed
     assert "no pair is complete" not in listed
     table = client.get(f"/experiments/{run.pk}/samples.csv")
     assert table.status_code == 200

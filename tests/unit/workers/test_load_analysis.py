@@ -96,11 +96,15 @@ def test_arms_are_compared_pair_by_pair_where_both_have_the_measure() -> None:
 
 def test_the_sentence_tells_of_streams_with_limits_first() -> None:
     pairs = [
-        (block(ttft_p50=2.0, e2e_p50=3.0), BlockLoad({("chat", "ttft_p50"): 1.0, ("chat", "e2e_p50"): 3.0}, {})) for _ in range(6)
+        (block(ttft_mean=2.0, ttft_max=3.0), BlockLoad({("chat", "ttft_mean"): 1.0, ("chat", "ttft_max"): 3.0}, {}))
+        for _ in range(6)
     ]
     text = load_sentence(compare(pairs), ["chat"], "rotating", False)
-    assert text == "Under rotating: chat: TTFT, median: −50.0 %, −50.0 % to −50.0 %."
-    assert "Too few pairs" in load_sentence(compare(pairs[:2]), ["chat"], "rotating", False)
+    assert (
+        text
+        == "Under rotating: chat: TTFT, mean 2.0 times sooner (2.0 to 2.0), largest no difference shown (0.0 %, 0.0 % to 0.0 %)."
+    )
+    assert "Not enough runs" in load_sentence(compare(pairs[:2]), ["chat"], "rotating", False)
     assert load_sentence([], [], "rotating", False).startswith("No pair")
 
 
