@@ -222,7 +222,8 @@ class _Reader:
         if type(count) is not int or count < 0:
             self._fail(f"key {SPLIT_COUNT_KEY} is {count!r}, not a count of files")
         if number != 0:
-            self._fail(f"key {SPLIT_NO_KEY} is {number!r}: of a split model give the first file, whose name has 00001")
+            fault = f"is not the first file of a split model ({SPLIT_NO_KEY} is {number!r})"
+            raise HeaderError(f"{self._path} {fault}: give the first, whose name has 00001.")
         return max(1, count)
 
     def _text(self, what: str, limit: int) -> str:

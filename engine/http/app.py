@@ -22,6 +22,7 @@ from engine.http.control import ControlRoutes
 from engine.http.cors import cors_headers, send_preflight, with_headers
 from engine.http.direct import remember_transport
 from engine.http.errors import ApiError
+from engine.http.files import FileRoutes
 from engine.http.info import InfoRoutes
 from engine.http.metrics import MetricsRoute
 from engine.http.slots import SlotRoutes
@@ -48,7 +49,7 @@ def create_app(state: ServerState) -> ASGIApp:
 
 
 def routes_of(state: ServerState) -> list[BaseRoute]:
-    info, control, adapters = InfoRoutes(state), ControlRoutes(state), AdapterRoutes(state)
+    info, control, adapters, files = InfoRoutes(state), ControlRoutes(state), AdapterRoutes(state), FileRoutes(state)
     table: list[tuple[str, str, Endpoint | ASGIApp]] = [
         ("GET", "/health /v1/health", info.health),
         ("GET POST", "/props", info.props),
@@ -59,6 +60,8 @@ def routes_of(state: ServerState) -> list[BaseRoute]:
         ("GET", "/metrics", MetricsRoute(state).metrics),
         ("GET", "/models /v1/models", info.models),
         ("GET", "/v1/models/{name:path}", info.model),
+        ("GET", "/models/files", files.files),
+        ("GET", "/models/check", files.check),
         ("POST", "/embedding /embeddings", VectorRoute(state, "native")),
         ("POST", "/v1/embeddings", VectorRoute(state, "oai")),
         ("POST", "/rerank /reranking /v1/rerank /v1/reranking", VectorRoute(state, "rerank")),

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from engine.http.body import read_body
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import parse_object
+from engine.http.files import draft_json
 from engine.http.state import ServerState
 from engine.ring import RING_SIZE, TASK_RING_SIZE, record_json, task_json
 from engine.runner import Runner
@@ -117,6 +118,7 @@ class ControlRoutes:
             "n_batch": info.n_batch,
             "n_ubatch": info.n_ubatch,
             "n_threads": info.n_threads,
+            "draft": draft_json(state),
         }
         return {"server": server, **runner.view()}
 

@@ -13,6 +13,7 @@ from engine.http.adapters import lora_json
 from engine.http.body import read_aside, read_body
 from engine.http.errors import ApiError, json_response
 from engine.http.fields import Fields, parse_object
+from engine.http.files import draft_json
 from engine.http.formats import fingerprint
 from engine.http.prompts import check_tokens
 from engine.http.sampling import sampling_json
@@ -56,6 +57,7 @@ class InfoRoutes:
                 "eos_token": info.eos_text,
                 "build_info": fingerprint(info.build),
                 "is_sleeping": False,
+                "draft": draft_json(self._state),
             }
         )
 
