@@ -93,7 +93,9 @@ def _says(own: Sequence[Arrival]) -> str:
     if not own:
         return "no request"
     count = f"{words.whole(len(own))} request{'s' if len(own) != 1 else ''}"
-    return f"{count}, {_range([each.prompt for each in own])} new prompt tokens, {_range([each.output for each in own])} generated"
+    return (
+        f"{count}, {_range([each.prompt for each in own])} new prompt tokens, {_range([each.output for each in own])} generated"
+    )
 
 
 def _range(values: Sequence[int]) -> str:

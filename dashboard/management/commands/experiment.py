@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
 from scheduler_api.models import Server
+from workers import stored
 from workers.errors import ExperimentRefused
 from workers.experiments import start_run
 from workers.scenarios import ScenarioError, library
@@ -36,6 +39,15 @@ class Command(BaseCommand):
         parser.add_argument(
             "--share", type=float, default=None, help="when the short request is sent, of the cold one's time alone"
         )
+        parser.add_argument("--seed", type=int, default=None, help="of an earlier run, for the same load again")
+        parser.add_argument("--shards", type=int, default=1, help="worker slots over which a load of streams is spread")
+        parser.add_argument("--wait", action="store_true", help="behind a run that has the server, which is refused otherwise")
+        parser.add_argument(
+            "--not-before",
+            type=_moment,
+            default=None,
+            help="a moment to wait for, such as 2026-05-01T03:00; of the console's time zone",
+        )
         parser.add_argument("--by", default="", help="the operator's name")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -54,6 +66,10 @@ class Command(BaseCommand):
                 repetitions=options["pairs"],
                 scale=options["scale"],
                 share=options["share"],
+                seed=options["seed"],
+                shards=options["shards"],
+                wait=options["wait"],
+                not_before=options["not_before"],
                 by=User.objects.get(username=options["by"]) if options["by"] else None,
             )
         except Server.DoesNotExist:
@@ -71,11 +87,16 @@ def _scale(text: str) -> float | str:
     return text if text == "auto" else float(text)
 
 
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+
+
 def _scenario(wanted: str) -> tuple[str, str]:
-    """Name and text of a file; a name of the library has no text."""
+    """Name and text of a file or of an operator's own; a name of the library has no text."""
     path = Path(wanted)
     if path.suffix not in (".yaml", ".yml"):
-        return wanted, ""
+        return wanted, "" if wanted in library.names() else stored.entry(wanted).text
     try:
         return path.stem, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
