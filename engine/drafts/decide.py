@@ -50,6 +50,7 @@ class Reason(StrEnum):
     NO_LAYERS = "no_layers"
     NO_PATTERN = "no_pattern"
     BAD_DIMENSION = "bad_dimension"
+    BAD_SECTIONS = "bad_sections"
     LEGACY = "legacy"
     FORCED = "forced"
 
@@ -85,6 +86,11 @@ def judge(target: ModelFacts, draft: ModelFacts, mode: Mode = "auto") -> Decisio
         reason, fault = Reason.NO_LAYERS, f"{draft.architecture}.block_count is 0 or missing, and llama.cpp needs a layer"
     elif draft.architecture == DRAFT_ARCHITECTURE and rope.n_rot > rope.head:
         reason, fault = Reason.BAD_DIMENSION, _too_large(rope)
+    elif draft.architecture == DRAFT_ARCHITECTURE and draft.has_sections and not any(draft.sections[:3]):
+        reason, fault = (
+            Reason.BAD_SECTIONS,
+            f"{SECTIONS_KEY} is {list(draft.sections)}, and one of the first three must be above 0",
+        )
     return decision if fault is None else Decision(Outcome.INVALID, reason, f"The draft cannot be loaded: {fault}.")
 
 

@@ -35,21 +35,22 @@ class Layout:
     keys: Mapping[str, int | float | Sequence[int]] = field(default_factory=dict)
 
 
-def write_draft(path: Path, shards: int = 1, **keys: int | float | Sequence[int]) -> Path:
+def write_draft(path: Path, shards: int = 1, head: int = 64, **keys: int | float | Sequence[int]) -> Path:
     """A DFlash draft with embeddings and output of its own, fed by one layer of its target. Gives the (first) file's path.
 
-    Half of its heads rotates.
+    Half of each head rotates.
     """
-    layout = Layout(
-        "dflash", keys={"target_layers": [0], "block_size": 4, **{_dotted(key): value for key, value in keys.items()}}
-    )
+    given = {"target_layers": [0], "block_size": 4, **{_dotted(key): value for key, value in keys.items()}}
+    layout = Layout("dflash", head=head, n_heads=128 // head, n_rot=head // 2, keys=given)
     rng = np.random.default_rng(5)
     extra = {
         "enc.output_norm.weight": np.ones(layout.embd, np.float32),
         "fc.weight": _random(rng, layout.embd, layout.embd),
     }
     for layer in range(layout.layers):
-        extra |= {f"blk.{layer}.attn_{part}_norm.weight": np.ones(layout.head, np.float32) for part in "qk"}
+        # Short queries: a token attends to all others, so that every angle shows in its logits.
+        for part, length in (("q", 0.25), ("k", 1)):
+            extra[f"blk.{layer}.attn_{part}_norm.weight"] = np.full(layout.head, length, np.float32)
     return _write(path, layout, rng, extra, shards)
 
 

@@ -155,6 +155,7 @@ def test_other_drafts_may_differ_as_they_like() -> None:
         (make_draft(n_layers=0), Reason.NO_LAYERS),
         (make_draft(n_layers=0, architecture="llama"), Reason.NO_LAYERS),
         (make_draft(66), Reason.BAD_DIMENSION),
+        (make_draft(sections=(0, 0, 0, 32)), Reason.BAD_SECTIONS),
     ],
 )
 def test_what_would_end_the_process_is_invalid_beside_any_target(draft: ModelFacts, reason: Reason) -> None:
