@@ -14,6 +14,7 @@ from kombu.exceptions import OperationalError
 
 from scheduler_api.models import Server
 from workers import preflight, queueing, runlog
+from workers.analysis.order import ABBA, ORDERS, default_floor
 from workers.checks import batch_warning, context_problem, kv_warning
 from workers.errors import BrokerDown, ExperimentRefused
 from workers.load.dialects import Lack
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["RUN_TASK", "ExperimentRefused", "plan_of", "request_stop", "send", "start_run"]
 
 MOST_REPETITIONS = 100
+MOST_FLOOR = 20
 MOST_SHARDS = 64
 
 
@@ -64,14 +66,17 @@ def start_run(
     not_before: datetime | None = None,
     wait: bool = False,
     seed: int | None = None,
+    order: str | None = None,
+    floor: int | None = None,
 ) -> Run:
     """Queues a run, once everything that can be checked beforehand holds. `share` None takes the scenario's, `scale` None its
     own.
 
     `text`: the YAML of a scenario made of streams, in place of the library's of that name. `shards`: worker slots over which
     such a load is spread. `not_before` (aware): the run waits for this moment. `wait`: when another run has the server, this one
-    waits behind it. `seed`: of an earlier run, for the same load again; drawn when there is none. Raises ExperimentRefused; then
-    no run exists.
+    waits behind it. `seed`: of an earlier run, for the same load again; drawn when there is none. `order` of the blocks and
+    `floor`, pairs with arm A on both sides before them (workers.analysis.order): None takes the scenario's, else "abba" and the
+    default floor. Raises ExperimentRefused; then no run exists.
     """
     if not_before is not None and timezone.is_naive(not_before):
         raise ExperimentRefused("The moment to wait for needs a time zone.")
@@ -79,7 +84,7 @@ def start_run(
         raise ExperimentRefused(f"The seed must lie between 0 and {MOST_SEED - 1}, not {seed}.")
     when = When(not_before, wait)
     if text or not _is_pair(scenario):
-        return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by, shards, when, seed)
+        return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by, shards, when, seed, (order, floor))
     if shards != 1:
         raise ExperimentRefused(f"The scenario {scenario} sends two requests at a time, so it cannot be spread over shards.")
     if scale == "auto":
@@ -101,6 +106,7 @@ def start_run(
         share=share,
         seed=seed,
         created_by=by,
+        **_blocks(order, floor, repetitions, equal_arms=policy_a == policy_b),
     )
 
 
@@ -116,6 +122,7 @@ def _start_load(
     shards: int,
     when: When,
     seed: int | None,
+    wanted: tuple[str | None, int | None],
 ) -> Run:
     """A scenario made of streams: from its text, or the library's."""
     try:
@@ -146,12 +153,29 @@ def _start_load(
         share=0.0,
         seed=seed,
         created_by=by,
+        **_blocks(
+            wanted[0] or scenario.blocks.order,
+            scenario.blocks.floor if wanted[1] is None else wanted[1],
+            repetitions,
+            equal_arms=policy_a == policy_b,
+        ),
     )
+
+
+def _blocks(order: str | None, floor: int | None, repetitions: int, *, equal_arms: bool) -> dict[str, Any]:
+    """The fields of a run that say how its blocks come."""
+    if order is not None and order not in ORDERS:
+        raise ExperimentRefused(f"The order of the blocks must be {' or '.join(ORDERS)}, not {order!r}.")
+    if floor is None:
+        floor = default_floor(repetitions, equal_arms=equal_arms)
+    if not 0 <= floor <= MOST_FLOOR:
+        raise ExperimentRefused(f"The number of floor pairs must lie between 0 and {MOST_FLOOR}, not {floor}.")
+    return {"order": order or ABBA, "floor": floor}
 
 
 def _queue(when: When, *, repetitions: int, seed: int | None, **fields: Any) -> Run:
     drawn = secrets.randbelow(MOST_SEED) if seed is None else seed
-    fields |= {"repetitions": repetitions, "seed": drawn, "progress_total": 2 * repetitions + 1}
+    fields |= {"repetitions": repetitions, "seed": drawn, "progress_total": 2 * (repetitions + fields["floor"]) + 1}
     before = queueing.in_the_way(fields["server"]) if when.wait and not when.later else None
     if when.later or before is not None:
         return _leave_waiting(when, before, fields)

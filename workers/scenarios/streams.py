@@ -145,6 +145,13 @@ class Arms(Part):
     b: dict[str, Any] = Field(default_factory=dict)
 
 
+class Blocks(Part):
+    """How the blocks of a run come: their order within the pairs, and how many pairs with arm A on both sides go first."""
+
+    order: Literal["abba", "random"] | None = None
+    floor: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
 class LoadScenario(Part):
     """`written_for`: prompt tokens a second of the server for which sizes and times were chosen."""
 
@@ -156,6 +163,7 @@ class LoadScenario(Part):
     written_for: Positive
     scale: Annotated[float, Field(ge=0.005, le=20, allow_inf_nan=False)] | Literal["auto"] = "auto"
     arms: Arms = Arms()
+    blocks: Blocks = Blocks()
     exclude: Excluded = Excluded()
     streams: Annotated[list[Stream], Field(min_length=1, max_length=64)]
 
