@@ -12,7 +12,7 @@ from typing import Any
 from scheduler_api.exceptions import SchedulerApiError
 from workers import lease, recording, runlog, target
 from workers.analysis.order import Step, steps
-from workers.errors import LeaseLost, RunFailed, RunStopped
+from workers.errors import LeaseLost, RunFailed, RunStopped, ShardLost
 from workers.lease import Watch
 from workers.load.clock import ClientClock
 from workers.load.prompts import PromptError
@@ -22,11 +22,13 @@ from workers.switching import Switcher
 
 log = logging.getLogger(__name__)
 
+type LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
 
 class Conductor(ABC):
     """`work` is what a kind of run does; everything that can end it early comes out of it as an exception."""
 
-    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None  # None: asyncio's own
+    loop_factory: LoopFactory | None = None  # None: asyncio's own
 
     def __init__(self, run: Run, held: str, watch: Watch) -> None:
         self.run = run
@@ -34,6 +36,7 @@ class Conductor(ABC):
         self.watch = watch
         self.clock = ClientClock()
         self.warnings: list[str] = []
+        self._noted = ""
         self.limit_s = 600.0  # the longest silence of a request that is not yet an error, until the server's speed is known
         self.switcher = Switcher(run, held, self.warn)
 
@@ -46,6 +49,8 @@ class Conductor(ABC):
             return
         except RunStopped:
             state = RunState.STOPPED
+        except ShardLost as failure:
+            state, error = RunState.LOST, failure.text
         except RunFailed as failure:
             state, error = RunState.FAILED, failure.text
         except (SchedulerApiError, PromptError, ScenarioError) as failure:
@@ -86,24 +91,35 @@ class Conductor(ABC):
         lease.write(self.run.pk, self.held, progress_done=done, progress_text=text, warnings=self.warnings)
         runlog.note(self.run.pk, f"{text}.")
 
+    def note(self, text: str) -> None:
+        """What is awaited just now, beside the progress; in the log once."""
+        if text != self._noted:
+            self._noted = text
+            lease.write(self.run.pk, self.held, progress_text=text)
+            runlog.note(self.run.pk, f"{text}.")
+
     def warn(self, text: str) -> None:
         if recording.add_warning(self.warnings, text):
             runlog.note(self.run.pk, text, "warning")
 
     def guard(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Runs it to its end; a stop cancels it, which closes its sockets."""
+        return guard(self.watch, work, self.loop_factory)
 
-        async def guarded() -> Any:
-            loop = asyncio.get_running_loop()
-            task = loop.create_task(work)
-            with self.watch.calling(lambda: _soon(loop, task)):
-                try:
-                    return await task
-                except asyncio.CancelledError:
-                    self.watch.check()
-                    raise
 
-        return asyncio.run(guarded(), loop_factory=self.loop_factory)
+def guard(watch: Watch, work: Coroutine[Any, Any, Any], loop_factory: LoopFactory | None = None) -> Any:
+    """Runs it to its end in a loop of its own. An interruption of the watch cancels it, which closes its sockets."""
+
+    async def guarded() -> Any:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        with watch.calling(lambda: _soon(loop, task)):
+            try:
+                return await task
+            except asyncio.CancelledError:
+                watch.check()
+                raise
+
+    return asyncio.run(guarded(), loop_factory=loop_factory)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:

@@ -3,6 +3,7 @@
 WorkerError
 ├── RunFailed      one sentence for the operator, kept in run.error
 ├── RunStopped     somebody asked for it
+├── ShardLost      a worker that sent a part of its load is gone: the run is lost, its own worker is not
 └── LeaseLost      the run belongs to nobody or to another worker now: write nothing more
 BrokerDown         the message broker does not answer
 ExperimentRefused  a run was not started; one sentence for the operator
@@ -16,6 +17,12 @@ class WorkerError(Exception):
 
 
 class RunFailed(WorkerError):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class ShardLost(WorkerError):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from workers.errors import LeaseLost, RunStopped
+from workers.errors import LeaseLost, RunStopped, WorkerError
 from workers.models import HELD, Run, RunState
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.2
+TICK_S = 0.6  # between two writings of a load's progress: at most twice a second
 HEARTBEAT_S = 2.0
 LOST_AFTER_S = 15.0
 
@@ -57,20 +59,48 @@ def take_from_the_dead(run: Run, error: str) -> bool:
     return changed == 1
 
 
-class Watch:
-    """Keeps the heartbeat going and notices a stop, on a thread of its own, while the run works.
+class Hold(Protocol):
+    """What a worker holds while it works: a run, or a shard of one."""
 
-    After `interrupted` is set, `check` raises and the function given to `calling` has been called once.
+    name: str
+
+    def interruption(self) -> WorkerError | None:
+        """Why the work must end now; None while it may go on. Raises DatabaseError."""
+
+    def beat(self) -> None:
+        """Says that the worker lives. Raises DatabaseError."""
+
+
+class RunHold:
+    def __init__(self, run_id: int, lease: str) -> None:
+        self.name = f"Run {run_id}"
+        self._rows = Run.objects.filter(pk=run_id, lease=lease, state__in=HELD)
+
+    def interruption(self) -> WorkerError | None:
+        asked = self._rows.values_list("stop_requested", flat=True).first()
+        return LeaseLost() if asked is None else RunStopped() if asked else None
+
+    def beat(self) -> None:
+        self._rows.update(heartbeat_at=timezone.now())
+
+
+class Watch:
+    """Keeps the heartbeat going, notices a stop, and writes down what goes on, on a thread of its own, while the work runs.
+
+    After `interrupted` is set, `check` raises and the function given to `calling` has been called once. `also` may hold further
+    reasons to end.
     """
 
-    def __init__(self, run_id: int, lease: str) -> None:
-        self._run_id = run_id
-        self._lease = lease
+    def __init__(self, run_id: int, lease: str, hold: Hold | None = None) -> None:
+        self._hold: Hold = hold or RunHold(run_id, lease)
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._call: Callable[[], None] | None = None
-        self._reason: RunStopped | LeaseLost | None = None
-        self._thread = threading.Thread(target=self._watch, name=f"watch-run-{run_id}", daemon=True)
+        self._ticks = threading.Lock()
+        self._tick: Callable[[], None] | None = None
+        self._reason: WorkerError | None = None
+        self.also: list[Callable[[], WorkerError | None]] = []
+        self._thread = threading.Thread(target=self._watch, name=f"watch {self._hold.name}", daemon=True)
 
     def __enter__(self) -> Watch:
         self._thread.start()
@@ -81,9 +111,17 @@ class Watch:
         self._thread.join()
 
     def check(self) -> None:
-        """Raises RunStopped or LeaseLost once either has come about."""
+        """Raises RunStopped, LeaseLost or another reason of `also` once it has come about."""
         if self._reason is not None:
             raise self._reason
+
+    def sleep(self, seconds: float) -> None:
+        """Raises as `check` does, within POLL_S of the reason."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.check()
+            time.sleep(min(left, POLL_S))
+        self.check()
 
     @contextmanager
     def calling(self, call: Callable[[], None]) -> Iterator[None]:
@@ -99,38 +137,48 @@ class Watch:
             with self._lock:
                 self._call = None
 
+    @contextmanager
+    def ticking(self, tick: Callable[[], None]) -> Iterator[None]:
+        """`tick` runs on the watch's thread every TICK_S until the block is left or the work is interrupted; never after it."""
+        with self._ticks:
+            self._tick = tick
+        try:
+            yield
+        finally:
+            with self._ticks:
+                self._tick = None
+
     def _watch(self) -> None:
-        beats, polls_a_beat = 0, round(HEARTBEAT_S / POLL_S)
+        polls, a_beat, a_tick = 0, round(HEARTBEAT_S / POLL_S), round(TICK_S / POLL_S)
         try:
             while self._reason is None and not self._over.wait(POLL_S):
-                beats += 1
-                try:
-                    self._look(beat=beats % polls_a_beat == 0)
-                except DatabaseError:
-                    log.warning("Run %d: the database did not answer the watch", self._run_id, exc_info=True)
+                polls += 1
+                self._try(self._look)
+                if polls % a_beat == 0:
+                    self._try(self._hold.beat)
+                if polls % a_tick == 0 and self._reason is None:
+                    self._try(self._do_tick)
             while not self._over.wait(HEARTBEAT_S):
-                self._beat()
+                self._try(self._hold.beat)
         finally:
             connection.close()
 
-    def _look(self, *, beat: bool) -> None:
-        held = Run.objects.filter(pk=self._run_id, lease=self._lease, state__in=HELD)
-        row = held.values_list("stop_requested", flat=True).first()
-        if row is None:
-            self._interrupt(LeaseLost())
-        elif row:
-            self._interrupt(RunStopped())
-        if beat:
-            self._beat()
-
-    def _beat(self) -> None:
+    def _try(self, work: Callable[[], None]) -> None:
         try:
-            Run.objects.filter(pk=self._run_id, lease=self._lease, state__in=HELD).update(heartbeat_at=timezone.now())
+            work()
         except DatabaseError:
-            log.warning("Run %d: the heartbeat could not be written", self._run_id, exc_info=True)
+            log.warning("%s: the database did not answer the watch", self._hold.name, exc_info=True)
 
-    def _interrupt(self, reason: RunStopped | LeaseLost) -> None:
-        with self._lock:
-            self._reason = reason
-            if self._call is not None:
-                self._call()
+    def _look(self) -> None:
+        reason = self._hold.interruption() or next((found for look in self.also if (found := look()) is not None), None)
+        if reason is not None:
+            with self._lock:
+                self._reason = reason
+                if self._call is not None:
+                    self._call()
+
+    def _do_tick(self) -> None:
+        with self._ticks:
+            if self._tick is not None:
+                with suppress(LeaseLost):  # the next look finds out
+                    self._tick()

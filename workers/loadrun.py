@@ -9,58 +9,50 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-import uvloop
-from django.conf import settings
-
-from workers import recording, target
+from scheduler_api.exceptions import SchedulerApiError
+from workers import lease, recording, target
 from workers.analysis.iterations import foreign_policies, shortened
 from workers.analysis.load import behind_sentence
 from workers.analysis.order import Step
 from workers.conducting import Conductor
 from workers.errors import RunFailed
-from workers.load.client import tls
-from workers.load.dialects import Chat, Dialect, Native, lacks
-from workers.load.edges import counted
-from workers.load.http import Wire
-from workers.load.plan import make_plan, with_sizes
+from workers.load import search
+from workers.load.dialects import Chat, lacks
 from workers.load.planned import Piece, Plan, Planned, Scaling
-from workers.load.prompts import SAMPLE_TEXT, ordinary_pool
+from workers.load.progress import merged
 from workers.load.reading import Outcome
-from workers.load.runner import Load, Record, Runner
-from workers.models import Block, Run
+from workers.load.shards import sizes
+from workers.load.tally import RAW_MOST, kept_every
+from workers.models import Block
 from workers.planning import auto_scale
+from workers.presence import Presence
 from workers.records import add_records, request_rows
-from workers.scenarios.library import FILES, files_of
-from workers.scenarios.reading import read
-from workers.scenarios.streams import LoadScenario
-from workers.survey import survey
+from workers.searching import Searching
+from workers.sending import MOST_SEED, Order, Prepared, Report, Sender, scenario_of, texts_of
+from workers.sharding import Crew
+
+__all__ = ["MOST_SEED", "PROBE_TOKENS", "LoadRun", "scenario_of", "texts_of"]
 
 PROBE_TOKENS = 1024  # of the prompt that measures the server's speed
 COUNTED_WORDS = 32
 SHORTEST_LIMIT_S = 60.0
-MOST_SEED = 1 << 48
-
-
-def scenario_of(run: Run) -> LoadScenario:
-    return read(run.scenario_text, f"{run.scenario}.yaml")
-
-
-def texts_of(scenario: LoadScenario) -> dict[str, str]:
-    """The files that it names: those of the product, then the operator's own. Raises ScenarioError."""
-    return files_of(scenario, (FILES, settings.VAR_DIR / "scenario-files"))
 
 
 class LoadRun(Conductor):
-    loop_factory = staticmethod(uvloop.new_event_loop)
+    crew: Crew | None = None
+    tokens_a_word = 1.0
 
     def work(self) -> None:
         self.say(0, "Looking at the server")
-        self.scenario = scenario_of(self.run)
-        self.files = texts_of(self.scenario)
+        self.sender = Sender(self.run, self.watch, self.clock)
+        self.scenario, self.survey = self.sender.scenario, self.sender.survey
         self._look()
+        if self.run.shards > 1:
+            self.crew = Crew(self.run, self.held, self.watch, self.clock)
+            told = self.crew.call(self.note)
+            self.keep_conditions({**self.run.conditions, "shards": told})
         self._calibrate()
         self.blocks()
 
@@ -68,11 +60,10 @@ class LoadRun(Conductor):
 
     def _look(self) -> None:
         server = self.run.server
-        self.survey = survey(server, adapters=self.scenario.adapters_needed > 0)
         self.is_engine = self.survey.policy is not None
         self.switches = self.is_engine and bool(self.run.policy_a or self.run.policy_b)
         self.clock_offset_s = target.clock_offset_s(server) if self.is_engine else 0.0
-        self.dialect, self.sizes = self._dialect()
+        self.presence = Presence(server, self.watch, self.note, told=self.is_engine)
         if self.survey.busy:
             slots = ", ".join(map(str, self.survey.busy))
             self.warn(f"At the start slots {slots} had other work, so times include it.")
@@ -80,28 +71,15 @@ class LoadRun(Conductor):
         conditions = {**self.survey.conditions, "scenario": {"name": self.scenario.name, "version": self.scenario.version}}
         self.keep_conditions({**conditions, "clock_offset_s": self.clock_offset_s}, policy_before=self.survey.policy)
 
-    def _dialect(self) -> tuple[Dialect, list[int]]:
-        """How requests are said here, and how many tokens the server makes of each of the scenario's texts."""
-        plan = self._plan(0, "", Scaling())
-        if not self.survey.can.token_ids:
-            return Chat(self.run.seed, self.survey.model, plan.texts), [len(text.split()) for text in plan.texts]
-        texts = [target.tokenize(self.run.server, text) for text in plan.texts]
-        pool = ordinary_pool(target.tokenize(self.run.server, SAMPLE_TEXT))
-        return Native(self.run.seed, pool, texts), [len(text) for text in texts]
-
-    def _plan(self, pair: int, label: str, scaling: Scaling) -> Plan:
-        plan = make_plan(self.scenario, (self.run.seed + pair) % MOST_SEED, scaling, self.files, label)
-        return with_sizes(plan, self.sizes) if plan.texts and hasattr(self, "sizes") else plan
-
     def _calibrate(self) -> None:
         """The speed of one prompt alone, at its second try: the first one may find a cold machine."""
         block = recording.open_block(self.run, recording.CALIBRATION, None)
         self.say(0, "Calibration: the server's speed")
         n_ctx = self.survey.can.n_ctx
         tokens = PROBE_TOKENS if n_ctx is None else max(16, min(PROBE_TOKENS, n_ctx // 2))
-        if isinstance(self.dialect, Chat):
-            self.dialect.tokens_a_word = self._tokens_a_word()
-        load = self._send(Plan(_one_after_the_other(tokens), ()))
+        if isinstance(self.sender.dialect, Chat):
+            self.tokens_a_word = self.sender.dialect.tokens_a_word = self._tokens_a_word()
+        load = self.sender.send(Plan(_one_after_the_other(tokens), ()), self.limit_s)
         add_records(block, load.records, frozenset())
         last = load.records[-1].answer
         if last.outcome is not Outcome.OK or last.done_at is None:
@@ -111,13 +89,12 @@ class LoadRun(Conductor):
         prompt_ms = last.timings.get("prompt_ms")
         seconds = prompt_ms / 1000.0 if isinstance(prompt_ms, int | float) and prompt_ms > 0 else wall_s
         self._fit(max(1.0, computed / max(seconds, 1e-6)))
-        recording.close_block(block, {"iterations": [], "left_out": 0, "requests": request_rows(load.records)}, [])
+        recording.close_block(block, {"iterations": [], "left_out": 0, "requests": request_rows(block)}, [])
 
     def _tokens_a_word(self) -> float:
         """From two lengths, so that what a chat template puts around the text does not count."""
-        few, many = (
-            self._send(Plan(_one_after_the_other(n)[:1], ())).records[0].answer for n in (COUNTED_WORDS, 3 * COUNTED_WORDS)
-        )
+        plans = (Plan(_one_after_the_other(n)[:1], ()) for n in (COUNTED_WORDS, 3 * COUNTED_WORDS))
+        few, many = (self.sender.send(plan, self.limit_s).records[0].answer for plan in plans)
         if few.n_prompt is None or many.n_prompt is None or many.n_prompt <= few.n_prompt:
             self.warn("The server does not say how many tokens a prompt has, so prompts have a word for each token planned.")
             return 1.0
@@ -127,7 +104,7 @@ class LoadRun(Conductor):
         """Chooses the scale where the run leaves it open, and refuses what cannot run here."""
         scale = self._auto_scale(speed) if self.run.scale_auto else self.run.scale
         self.scaling = Scaling.fitted(scale, self.scenario.written_for, speed)
-        plan = self._plan(1, "1A", self.scaling)
+        plan = self.sender.plan(1, "1A", self.scaling)
         for lack in lacks(self.scenario, plan, self.survey.can, arms_differ=self.run.policy_a != self.run.policy_b):
             if lack.fatal:
                 raise RunFailed(lack.text)
@@ -137,7 +114,21 @@ class LoadRun(Conductor):
         self.switcher.ttl_s = max(SHORTEST_LIMIT_S, 6 * expected)
         self.run.scale = scale
         fitted = {"speed": speed, "written_for": self.scenario.written_for, "scale": scale, "times": self.scaling.time}
-        load = {"requests": len(plan.requests), "prompt_tokens": plan.prompt_tokens, "output_tokens": plan.output_tokens}
+        load: dict[str, Any] = {
+            "requests": len(plan.requests),
+            "prompt_tokens": plan.prompt_tokens,
+            "output_tokens": plan.output_tokens,
+        }
+        if self.crew is not None:
+            load["by_shard"] = sizes(plan, self.run.shards)
+            if idle := load["by_shard"].count(0):
+                self.warn(f"{idle} of {self.run.shards} shards have nothing to send: the load has too few independent chains.")
+        if (every := kept_every(len(plan.requests))) > 1:
+            load["kept_every"] = every
+            self.warn(
+                f"A block has more than {RAW_MOST:,} requests, so one of {every} is kept with its times; measures are from "
+                "histograms of all of them, with percentiles within half a percent."
+            )
         conditions = {
             **self.run.conditions,
             "fitted": fitted,
@@ -149,55 +140,115 @@ class LoadRun(Conductor):
 
     def _auto_scale(self, speed: float) -> float:
         def needed(scale: float) -> int:
-            return self._plan(1, "1A", Scaling(scale)).context_needed
+            return self.sender.plan(1, "1A", Scaling(scale)).context_needed
 
         return auto_scale(speed, self.scenario.written_for, self.survey.can.n_ctx, needed)
 
     def block(self, step: Step, reason: str) -> None:
+        """A server that restarts within it costs the block, not the run."""
+        self.open: Block | None = None
+        try:
+            self._block(step, reason)
+        except (RunFailed, SchedulerApiError):
+            if not self._restarted(step):
+                raise
+        else:
+            self._restarted(step)
+
+    def _block(self, step: Step, reason: str) -> None:
         version = self.switcher.to(step.arm, reason) if self.switches else (self.survey.policy or {}).get("version")
-        block = recording.open_block(self.run, step, version)
-        plan = self._plan(step.draws, step.label, self.scaling)
-        self._warm(block, step.index, plan)
+        block = self.open = recording.open_block(self.run, step, version)
+        warm = self.sender.warm(self.sender.plan(step.draws, step.label, self.scaling), self.limit_s)
+        add_records(block, warm, frozenset(), role="warm")
         mark = self.mark() if self.is_engine else 0
-        load = self._send(plan)
-        where = step.where
-        iterations = self._iterations(where, mark, step.index, version)
-        add_records(block, load.records, counted(plan, self.scenario, self.scaling))
-        self._judge(where, load)
-        timeline = {
-            **shortened(iterations, self.clock_offset_s),
-            "requests": request_rows(load.records),
-            "started_at": load.started_at,
-        }
+        started_at = self.clock.now()
+        timeline: dict[str, Any] = {}
+        if search.search_of(self.scenario) is None:
+            report = self._send(self._order(block, step))
+        else:
+            report, timeline["search"] = self._search(block, step)
+        iterations = self._iterations(step.where, mark, step.index, version)
+        self._judge(step.where, report)
+        if report.tally.parts:
+            block.tally = report.tally.as_json()
+            block.save(update_fields=["tally"])
+        timeline |= {**shortened(iterations, self.clock_offset_s), "requests": request_rows(block), "started_at": started_at}
         recording.close_block(block, timeline, [])
 
     # -- parts of a step ----------------------------------------------------------------------------------------------
 
-    def _warm(self, block: Block, index: int, plan: Plan) -> None:
-        async def warm() -> list[Record]:
-            async with self._wire() as wire:
-                return await self._runner(wire).warm(plan)
+    def _order(self, block: Block, step: Step, rate: float | None = None, stage: int = 0) -> Order:
+        return Order(
+            block=block.pk,
+            draws=step.draws,
+            label=step.label if rate is None else f"{step.label}:{stage}",
+            tokens=self.scaling.tokens,
+            time=self.scaling.time,
+            limit_s=self.limit_s,
+            tokens_a_word=self.tokens_a_word,
+            rate=rate,
+            stage=stage,
+            clock_offset_s=self.crew.offset.seconds if self.crew else 0.0,
+            clock_error_s=self.crew.offset.error if self.crew else 0.0,
+        )
 
-        if plan.warming:
-            records = self.guard(warm())
-            if failed := [record for record in records if record.answer.outcome is not Outcome.OK]:
-                raise RunFailed(f"Warming before block {index} failed. {failed[0].answer.error}")
-            add_records(block, records, frozenset(), role="warm")
+    def _send(self, order: Order) -> Report:
+        """Sends it from all shards, to the end."""
+        if self.crew is None:
+            return Prepared(self.sender, order, 0, 1).go(None, self._live)
+        self.crew.give(order)
+        prepared = Prepared(self.sender, order, 0, self.run.shards)
+        report = prepared.go(self.crew.start(), self._live)
+        for other in self.crew.gather():
+            report.merge(other)
+        self._live(prepared.progress.snapshot(self.clock.now()))
+        return report
 
-    def _send(self, plan: Plan) -> Load:
-        async def send() -> Load:
-            async with self._wire() as wire:
-                return await self._runner(wire).run(plan)
+    def _live(self, own: dict[str, Any]) -> None:
+        """Writes down how far all shards are. Raises LeaseLost."""
+        whole = merged([own, *(self.crew.live() if self.crew else ())])
+        del whole["ttft"]  # the histogram is for adding up alone
+        lease.write(self.run.pk, self.held, live=whole)
 
-        load: Load = self.guard(send())
-        return load
+    def _search(self, block: Block, step: Step) -> tuple[Report, dict[str, Any]]:
+        searching = Searching(self.scenario, self.scaling)
+        whole = Report()
+        while (rate := searching.next_rate()) is not None:
+            self.watch.check()
+            self.say(step.index, f"{step.where}: try {searching.count + 1}, {rate / self.scaling.time:.3g} requests a second")
+            report = self._send(self._order(block, step, rate, searching.count))
+            whole.merge(report)
+            if text := _behind(report):
+                self.warn(f"{step.where}: at {rate / self.scaling.time:.3g} requests a second {text} The search ended there.")
+                break
+            searching.take(rate, block, report)
+        return whole, searching.found()
 
-    def _wire(self) -> Wire:
-        where = target.address(self.run.server)
-        return Wire(where.base_url, where.api_key, tls=tls)
-
-    def _runner(self, wire: Wire) -> Runner:
-        return Runner(wire, self.dialect, self.clock, silence_s=self.limit_s)
+    def _restarted(self, step: Step) -> bool:
+        """Whether the server is another process than at the last look; its block is then left out of what is compared."""
+        state = self.presence.restarted()
+        if state is None:
+            return False
+        failed = requests = 0
+        if self.open is not None:
+            samples = self.open.samples.exclude(role="warm")
+            failed, requests = samples.filter(ok=False).count(), samples.count()
+        text = (
+            f"{step.where}: the server restarted within this block ({failed} of {requests} requests failed), so the block is "
+            "kept and not compared."
+        )
+        self.warn(text)
+        if self.open is not None:
+            self.open.interrupted = True
+            self.open.save(update_fields=["interrupted"])
+            timeline = self.open.timeline or {"iterations": [], "left_out": 0, "requests": request_rows(self.open)}
+            recording.close_block(self.open, timeline, [text])
+        told = {"block": step.index, "requests": requests, "failed": failed, "since": state["server"]["started_at"]}
+        restarts = [*self.run.conditions.get("restarts", ()), told]
+        self.keep_conditions({**self.run.conditions, "restarts": restarts})
+        if self.switches:
+            self.switcher.resume(state["policy"]["version"])
+        return True
 
     def _iterations(self, where: str, mark: int, index: int, version: int | None) -> list[dict[str, Any]]:
         if version is None:
@@ -209,17 +260,19 @@ class LoadRun(Conductor):
             raise RunFailed(f"The policy was changed during block {index} (version {others[-1]} instead of {version}).")
         return iterations
 
-    def _judge(self, where: str, load: Load) -> None:
+    def _judge(self, where: str, report: Report) -> None:
         """Nothing answered ends the run; some failures and a generator that was behind are warned of."""
-        outcomes = Counter(record.answer.outcome for record in load.records)
-        bad = [record for record in load.records if record.answer.outcome not in (Outcome.OK, Outcome.CANCELLED, Outcome.SKIPPED)]
-        if bad and not outcomes[Outcome.OK]:
-            raise RunFailed(f"{where}: no request was answered. {bad[0].answer.error}")
-        if bad:
-            self.warn(f"{where}: {len(bad)} of {len(load.records)} requests failed; the first: {bad[0].answer.error}")
-        delays = [delay for record in load.records if (delay := record.dispatch_s) is not None]
-        if text := behind_sentence(delays):
+        if report.failed and not report.outcomes[Outcome.OK]:
+            raise RunFailed(f"{where}: no request was answered. {report.first_error}")
+        if report.failed:
+            self.warn(f"{where}: {report.failed} of {report.requests} requests failed; the first: {report.first_error}")
+        if text := _behind(report):
             self.warn(f"{where}: {text}")
+
+
+def _behind(report: Report) -> str:
+    late = report.behind.percentile(0.99)
+    return "" if late is None else behind_sentence([late])
 
 
 def _one_after_the_other(tokens: int) -> tuple[Planned, ...]:

@@ -53,6 +53,10 @@ class Switcher:
         self._read_back(arm, wanted, change.new)
         return int(change.version)
 
+    def resume(self, version: int) -> None:
+        """After a restart of the server: its policy is the one that it begins with, and its versions count anew."""
+        self._keep(version)
+
     def _keep(self, version: int) -> None:
         lease.write(self._run.pk, self._held, policy_version=version)
         self._run.policy_version = version

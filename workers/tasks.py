@@ -9,10 +9,11 @@ from typing import Any
 from celery.signals import worker_ready, worker_shutting_down
 from django.db import close_old_connections
 
-from workers import alerting, reaping, steps
+from workers import alerting, reaping, shardrun, steps
 from workers.app import app
 from workers.experiments import RUN_TASK
 from workers.models import Run, RunState
+from workers.sharding import SHARD_TASK
 
 __all__ = ["alerting"]  # its tasks are registered by the import
 
@@ -20,6 +21,11 @@ __all__ = ["alerting"]  # its tasks are registered by the import
 @app.task(name=RUN_TASK, bind=True, acks_late=False)  # type: ignore[untyped-decorator]
 def run_experiment(task: Any, run_id: int) -> bool:
     return steps.conduct(run_id, f"{task.request.hostname or socket.gethostname()} pid {os.getpid()}")
+
+
+@app.task(name=SHARD_TASK, bind=True, acks_late=False)  # type: ignore[untyped-decorator]
+def run_shard(task: Any, shard_id: int) -> bool:
+    return shardrun.serve(shard_id, f"{task.request.hostname or socket.gethostname()} pid {os.getpid()}")
 
 
 @app.task(name="workers.reap")  # type: ignore[untyped-decorator]
@@ -35,7 +41,11 @@ def reap_at_start(**_: object) -> None:
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def stop_own_runs(sender: object = None, **_: object) -> None:
     """A worker that is asked to end stops its runs like an operator would, so that slots and policy are left clean."""
-    Run.objects.filter(worker__startswith=f"{sender} pid ", state=RunState.RUNNING).update(
-        state=RunState.STOPPING, stop_requested=True, stop_reason="the worker was shut down"
-    )
+    own = f"{sender} pid "
+    running = Run.objects.filter(state=RunState.RUNNING)
+    for held, reason in (
+        (running.filter(worker__startswith=own), "the worker was shut down"),
+        (running.filter(parts__worker__startswith=own), "the worker of a shard was shut down"),
+    ):
+        held.update(state=RunState.STOPPING, stop_requested=True, stop_reason=reason)
     close_old_connections()

@@ -66,9 +66,11 @@ class StreamRefused(Exception):
 class Reading:
     """Give it headers and bytes as they come. `over` once the last event was read: what follows is of no interest."""
 
-    def __init__(self, now: Callable[[], float], *, keep: bool = False) -> None:
+    def __init__(self, now: Callable[[], float], *, keep: bool = False, on_first: Callable[[float], None] | None = None) -> None:
+        """`keep` holds on to the text; `on_first` is given the TTFT, in seconds, when it is known."""
         self._now = now
         self._keep = keep
+        self._on_first = on_first
         self._parser = EventParser()
         self._body: bytearray | None = None
         self.status = 0
@@ -173,6 +175,8 @@ class Reading:
     def _token(self, count: int, now: float, *, content: bool) -> None:
         if self.first_token_at is None:
             self.first_token_at = now
+            if self._on_first is not None:
+                self._on_first(now - self.sent_at)
         if content and self.first_content_at is None:
             self.first_content_at = now
         self._counted += count

@@ -45,7 +45,11 @@ class Load:
 
 
 class Runner:
-    """`on_record` is called in the loop when a request has ended, `on_sent` when one is handed over."""
+    """`on_record` is called in the loop when a request has ended, `on_sent` when one is handed over, `on_first` with the TTFT in
+    seconds when a first token came.
+
+    Without `keep`, records are given to `on_record` alone: a load of a million requests would not fit otherwise.
+    """
 
     def __init__(
         self,
@@ -56,27 +60,29 @@ class Runner:
         silence_s: float = 600.0,
         on_record: Callable[[Record], None] = lambda _: None,
         on_sent: Callable[[Planned], None] = lambda _: None,
+        on_first: Callable[[float], None] | None = None,
+        keep: bool = True,
     ) -> None:
         self._wire, self._dialect, self._clock = wire, dialect, clock
         self._silence_s = silence_s
-        self._on_record, self._on_sent = on_record, on_sent
+        self._on_record, self._on_sent, self._on_first = on_record, on_sent, on_first
+        self._keep_records = keep
         self._answers: dict[int, Answer] = {}
         self._records: dict[int, Record] = {}
+        self._plan: Plan | None = None
 
     async def warm(self, plan: Plan) -> list[Record]:
         """The warming requests, one after the other."""
         found = []
         for request in plan.warming:
-            answer = await self._exchange(request, self._encode(request, {}), keep=False)
+            answer = await self._exchange(request, self._encode(request, {}), self._reading(keep=False))
             found.append(Record(request, None, answer))
         return found
 
-    async def run(self, plan: Plan, lead_s: float = 0.05) -> Load:
-        """All requests to their ends. Cancelling it closes every connection at once; what had ended by then is in `partial`.
-
-        Bodies are made before the start, except where they hold an answer that is yet to come. `lead_s`: from now to the start.
-        """
+    def prepare(self, plan: Plan) -> None:
+        """Makes the bodies of all requests beforehand, except where they hold an answer that is yet to come."""
         self._plan = plan
+        self._requests = {each.number: each for each in plan.requests}
         self._keep = {piece.request for each in plan.requests for piece in each.pieces if isinstance(piece, AnswerOf)}
         self._ready = {each.number: self._encode(each, {}) for each in plan.requests if not _holds_answers(each)}
         self._waits = {each.number: len(each.after) for each in plan.requests}
@@ -84,7 +90,16 @@ class Runner:
         for each in plan.requests:
             for before in each.after:
                 self._followers[before].append(each)
-        self._start = self._clock.now() + lead_s
+
+    async def run(self, plan: Plan, lead_s: float = 0.05, start_at: float | None = None) -> Load:
+        """All requests to their ends, from `start_at` (Unix seconds on the client's clock), else `lead_s` from now.
+
+        Cancelling it closes every connection at once; what had ended by then is in `partial`, and what was under way ended as
+        stopped.
+        """
+        if self._plan is not plan:
+            self.prepare(plan)
+        self._start = self._clock.now() + lead_s if start_at is None else start_at
         self._due: list[tuple[float, int]] = [
             (self._start + each.at_s, each.number) for each in plan.requests if each.at_s is not None
         ]
@@ -96,7 +111,7 @@ class Runner:
                 await self._wait_for_work()
                 while self._due and self._due[0][0] <= self._clock.now():
                     moment, number = heapq.heappop(self._due)
-                    group.create_task(self._send(plan.requests[number], moment))
+                    group.create_task(self._send(self._requests[number], moment))
         return Load(self._start, self.partial)
 
     @property
@@ -121,20 +136,31 @@ class Runner:
 
     async def _send(self, request: Planned, moment: float) -> None:
         encoded = self._ready.pop(request.number, None) or self._encode(request, self._answers)
+        scheduled_at = moment if request.at_s is not None else None
         self._on_sent(request)
-        answer = await self._exchange(request, encoded, keep=request.number in self._keep)
+        reading = self._reading(keep=request.number in self._keep)
+        try:
+            answer = await self._exchange(request, encoded, reading)
+        except asyncio.CancelledError:
+            if (begun := reading.begun) is not None:
+                self._add(Record(request, scheduled_at, begun.answer(Outcome.STOPPED, "The run ended first.")))
+            raise
         if request.number in self._keep:
             self._answers[request.number] = answer
-        self._finish(Record(request, moment if request.at_s is not None else None, answer))
+        self._finish(Record(request, scheduled_at, answer))
+
+    def _add(self, record: Record) -> None:
+        if self._keep_records:
+            self._records[record.request.number] = record
+        self._on_record(record)
 
     def _finish(self, record: Record) -> None:
         """Keeps it, and makes due or skips what follows it: a loop, since a chain that is skipped can be thousands long."""
         ended = [record]
         while ended:
             record = ended.pop()
-            self._records[record.request.number] = record
             self._left -= 1
-            self._on_record(record)
+            self._add(record)
             for follower in self._followers.get(record.request.number, ()):
                 self._waits[follower.number] -= 1
                 if self._waits[follower.number] == 0 and (skipped := self._chain(follower, record)):
@@ -156,10 +182,27 @@ class Runner:
     def _encode(self, request: Planned, answers: Mapping[int, Answer]) -> bytes:
         return self._wire.encode(self._dialect.path, self._dialect.body(request, answers), self._dialect.headers(request))
 
-    async def _exchange(self, request: Planned, encoded: bytes, *, keep: bool) -> Answer:
+    def _reading(self, *, keep: bool) -> _Opened:
+        return _Opened(lambda: Reading(self._clock.now, keep=keep, on_first=self._on_first))
+
+    async def _exchange(self, request: Planned, encoded: bytes, reading: _Opened) -> Answer:
         leave = request.leave
         limits = Limits(self._silence_s, leave.seconds if leave else None, leave.tokens if leave else None)
-        return await self._wire.exchange(encoded, lambda: Reading(self._clock.now, keep=keep), limits)
+        return await self._wire.exchange(encoded, reading, limits)
+
+
+class _Opened:
+    """Begins a reading when the wire has room for it, and remembers it: a stopped request still has its times."""
+
+    __slots__ = ("_begin", "begun")
+
+    def __init__(self, begin: Callable[[], Reading]) -> None:
+        self._begin = begin
+        self.begun: Reading | None = None
+
+    def __call__(self) -> Reading:
+        self.begun = self._begin()
+        return self.begun
 
 
 def _holds_answers(request: Planned) -> bool:

@@ -175,7 +175,7 @@ class Stages(Arrivals):
 class Search(Arrivals):
     """Looks for the highest rate that the server carries.
 
-    Each try is `for_s` of one rate, doubled from `from_rate` until less than `share` of the requests meet the stream's limits, then
+    Each try is `for_s` of one rate, doubled from `from_rate` until less than `share` of the requests meet the limits, then
     between the two until they are within `precision` of each other, in at most `tries` tries.
     """
 
