@@ -96,12 +96,21 @@ def facts(run: Run, now: datetime, requests: str = "") -> dict[str, str]:
         "scenario": run.scenario.replace("-", " "),
         "full_a": arms.full(run.policy_a),
         "full_b": arms.full(run.policy_b),
-        "blocks": f"{2 * run.repetitions} in ABBA order" if run.repetitions > 1 else "2, A then B",
+        "blocks": _blocks(run),
         "scale": str(round(run.scale, 3)),
         "requests": requests,
         "took": words.span(took) if took is not None else "",
         "left": words.span(left) if left is not None else "",
     }
+
+
+def _blocks(run: Run) -> str:
+    """ "4 of the floor, then 16 in ABBA order"."""
+    ways = {"abba": "in ABBA order", "random": "in drawn order"}
+    told = (
+        f"{2 * run.repetitions} {ways.get(run.order, run.order)}" if run.repetitions > 1 or run.order != "abba" else "2, A then B"
+    )
+    return f"{2 * run.floor} of the floor, then {told}" if run.floor else told
 
 
 def progress_words(run: Run) -> str:

@@ -226,7 +226,7 @@ def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: i
     """What a run would do, from a server's live state (docs/protocol.md section 2; None when nothing is known).
 
     Keys: ok, problems and warnings (sentences), slots {"cold", "short"}, tokens {"cold", "depth", "short", "n_predict"},
-    context_needed, context_available, n_batch, blocks, requests, order ("AB BA AB"), share, and the expected times
+    context_needed, context_available, n_batch, floor (pairs of equal arms first), blocks, requests, order ("AB BA AB"), share, and the expected times
     {"cold_s", "short_s", "short_at_s", "block_s", "warm_s", "total_s", "basis"}, where basis says where they come from.
     """
     name = "warm-behind-cold"
@@ -241,6 +241,7 @@ def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: i
         problems.append(switching.get("why_not") or "This server does not offer to switch policies.")
     warnings = [kv_warning(info.get("kv_mode")), batch_warning(info.get("n_batch"), sizes)]
     share = scenario.share if share is None else share
+    floor = default_floor(repetitions, equal_arms=False)
     return {
         "ok": not any(problems),
         "problems": [text for text in problems if text],
@@ -250,11 +251,12 @@ def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: i
         "context_needed": sizes.context_needed,
         "context_available": info.get("n_ctx_slot"),
         "n_batch": info.get("n_batch"),
-        "blocks": 2 * repetitions + 1,
-        "requests": 3 + 6 * repetitions,
+        "floor": floor,
+        "blocks": 2 * (repetitions + floor) + 1,
+        "requests": 3 + 6 * (repetitions + floor),
         "order": " ".join("AB" if pair % 2 else "BA" for pair in range(1, repetitions + 1)),
         "share": share,
-        "expected": expected(server_state, scenario, sizes, scale, repetitions, share),
+        "expected": expected(server_state, scenario, sizes, scale, repetitions + floor, share),
     }
 
 

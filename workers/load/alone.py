@@ -9,7 +9,7 @@ from workers.load.planned import Plan, Planned
 
 
 def alone_plan(plan: Plan) -> Plan:
-    """One request of each stream, one after the other: a first turn with as many tokens, asked and to generate, as the median one.
+    """One request of each stream, one after the other: a first turn with as many tokens, asked and generated, as the median one.
 
     What is pinned, adapted and warm stays so; nobody leaves early.
     """

@@ -293,5 +293,5 @@ def test_expected_times_come_from_the_last_run_on_the_server(server: Server) -> 
     run = make_run(server, state=RunState.FINISHED, scale=1.0, conditions=alone)
     expected = experiments.plan_of({"server": {"id": server.pk}, "info": {}}, 0.5, 8)["expected"]
     assert (expected["cold_s"], expected["short_s"], expected["warm_s"]) == (2.0, 0.25, 6.0)
-    assert expected["total_s"] == pytest.approx(6.0 + 2.25 + 16 * 2.25)
+    assert expected["total_s"] == pytest.approx(6.0 + 2.25 + (4 + 16) * 2.25)
     assert expected["basis"] == f"from run {run.pk}, scaled by its number of tokens"
