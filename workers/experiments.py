@@ -226,8 +226,8 @@ def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: i
     """What a run would do, from a server's live state (docs/protocol.md section 2; None when nothing is known).
 
     Keys: ok, problems and warnings (sentences), slots {"cold", "short"}, tokens {"cold", "depth", "short", "n_predict"},
-    context_needed, context_available, n_batch, floor (pairs of equal arms first), blocks, requests, order ("AB BA AB"), share, and the expected times
-    {"cold_s", "short_s", "short_at_s", "block_s", "warm_s", "total_s", "basis"}, where basis says where they come from.
+    context_needed, context_available, n_batch, floor (pairs of equal arms first), blocks, requests, order ("AB BA AB"),
+    share, and the expected times {"cold_s", "short_s", "short_at_s", "block_s", "warm_s", "total_s", "basis"}, where basis says where they come from.
     """
     name = "warm-behind-cold"
     try:
