@@ -11,12 +11,14 @@ from dashboard import roles
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
-    if not request.user.is_authenticated:
-        return {"version": settings.VERSION}
+    link = getattr(request, "slotboard_link", None)
+    bare = link is not None or "kiosk" in request.GET
+    shown = {"version": settings.VERSION, "share_link": link, "frame_base": "shared/base.html" if bare else "base.html"}
+    if link is not None or not request.user.is_authenticated:
+        return shown
     from scheduler_api import selectors
 
-    return {
-        "version": settings.VERSION,
+    return shown | {
         "role": roles.role_of(request.user, getattr(request, "slotboard_server", None)),
         "rail_servers": selectors.list_servers(roles.visible(request.user)),
     }

@@ -28,6 +28,12 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "axes",
     "channels",
     "django_htmx",
@@ -46,6 +52,8 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "scheduler_api.audit.origin.OriginMiddleware",
+    "dashboard.people.visits.VisitMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.people.middleware.AccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -113,6 +121,44 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
+PASSWORD_RESET_TIMEOUT = 3 * 24 * 3600  # of the link that an admin hands to somebody new
+# django-allauth: second factors, the list of sessions, OpenID Connect. Accounts are made by admins alone.
+ACCOUNT_ADAPTER = "dashboard.people.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 900
+ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
+MFA_ADAPTER = "dashboard.people.adapters.MfaAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Slotboard"
+MFA_TOTP_TOLERANCE = 1
+SOCIALACCOUNT_ADAPTER = "dashboard.people.adapters.SocialAdapter"
+SOCIALACCOUNT_LOGIN_ON_GET = True  # a link: form-action would forbid a form that ends at the provider
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_STORE_TOKENS = False
+OIDC_ID = "oidc"
+OIDC_ISSUER = env.text("SLOTBOARD_OIDC_ISSUER")
+OIDC_NAME = env.text("SLOTBOARD_OIDC_NAME", "single sign-on") if OIDC_ISSUER else ""
+OIDC_MAKE_ACCOUNTS = env.flag("SLOTBOARD_OIDC_MAKE_ACCOUNTS", False)
+OIDC_ROLE = env.text("SLOTBOARD_OIDC_ROLE")
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": OIDC_ID,
+                "name": OIDC_NAME,
+                "client_id": env.text("SLOTBOARD_OIDC_CLIENT_ID"),
+                "secret": env.text("SLOTBOARD_OIDC_CLIENT_SECRET"),
+                "settings": {"server_url": OIDC_ISSUER},
+            }
+        ]
+        if OIDC_ISSUER
+        else [],
+    }
+}
 AXES_FAILURE_LIMIT = 8
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LogoutView
-from django.urls import path
+from django.urls import include, path
 
 from dashboard.views import (
     alert_rules,
@@ -17,6 +16,7 @@ from dashboard.views import (
     overview,
     policies,
     results,
+    scenarios,
     servers,
 )
 from scheduler_api.api import api
@@ -25,8 +25,6 @@ urlpatterns = [
     path("", overview.overview, name="overview"),
     path("overview/cards/", overview.cards, name="overview-cards"),
     path("rail/", overview.rail, name="rail"),
-    path("login/", auth.SignIn.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
     path("servers/add/", servers.add, name="server-add"),
     path("servers/<int:pk>/", servers.live, name="server"),
     path("servers/<int:pk>/history/", history.show, name="server-history"),
@@ -53,12 +51,24 @@ urlpatterns = [
     path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
     path("definitions/", definitions.show, name="definitions"),
     path("audit/", audit.changes, name="audit"),
+    path("scenarios/", scenarios.scenarios, name="scenarios"),
+    path("scenarios/add/", scenarios.scenario_add, name="scenario-add"),
+    path("scenarios/check/", scenarios.scenario_check, name="scenario-check"),
+    path("scenarios/<slug:name>/", scenarios.scenario, name="scenario"),
+    path("scenarios/<slug:name>/edit/", scenarios.scenario_edit, name="scenario-edit"),
+    path("scenarios/<slug:name>/copy/", scenarios.scenario_copy, name="scenario-copy"),
+    path("scenarios/<slug:name>/delete/", scenarios.scenario_delete, name="scenario-delete"),
+    path("scenarios/<slug:name>/scenario.yaml", scenarios.download, name="scenario-download"),
     path("experiments/", experiments.experiments, name="experiments"),
     path("experiments/new/", launch.experiment_new, name="experiment-new"),
+    path("experiments/check/", launch.experiment_check, name="experiment-check"),
     path("experiments/<int:pk>/", experiments.run, name="run"),
     path("experiments/<int:pk>/stop/", experiments.run_stop, name="run-stop"),
+    path("experiments/<int:pk>/again/", launch.run_again, name="run-again"),
+    path("experiments/<int:pk>/scenario.yaml", launch.run_scenario, name="run-scenario"),
     path("experiments/<int:pk>/samples/", results.run_samples, name="run-samples"),
     path("experiments/<int:pk>/samples.csv", experiments.run_csv, name="run-csv"),
     path("api/", api.urls),
+    path("", include("dashboard.people.urls")),
     path("health/", auth.health, name="health"),
 ]

@@ -36,6 +36,7 @@ def of_token(request: HttpRequest, secret: str) -> Access | None:
         return None
     tokens.used(token, request)
     request.user = token.user
+    request.audit_through = f"token {token.name}"  # type: ignore[attr-defined]
     servers = None if token.group is None or token.group.everything else servers_of(token.group)
     return of_user(token.user).capped(tokens.ROLE_OF[token.scope], servers)
 

@@ -12,13 +12,15 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 
 from dashboard.people import access
 from dashboard.people.models import ShareLink
 from dashboard.people.tokens import digest, new_secret
-from scheduler_api.access import Role
+from scheduler_api import audit
+from scheduler_api.access import Access, Role
 from scheduler_api.models import Server
 from workers.models import Run
 
@@ -31,7 +33,9 @@ def make(
     """The link and its secret, which cannot be had again. Exactly one of `server` and `run`."""
     secret = new_secret()
     ends = timezone.now() + min(lasts, LONGEST)
-    link = ShareLink.objects.create(made_by=by, server=server, run=run, digest=digest(secret), expires_at=ends, note=note)
+    with transaction.atomic():
+        link = ShareLink.objects.create(made_by=by, server=server, run=run, digest=digest(secret), expires_at=ends, note=note)
+        audit.record("link.made", link.what, server=of_server(link), after={"expires": ends.isoformat(), "note": note})
     return link, secret
 
 
@@ -51,6 +55,13 @@ def holds(link: ShareLink) -> bool:
     if not link.valid or not link.made_by.is_active:
         return False
     return access.of_user(link.made_by).may(Role.OPERATOR, server_id_of(link))
+
+
+def of_server(link: ShareLink) -> Server:
+    """Whose live page, or on which the run was."""
+    server = link.server if link.run is None else link.run.server
+    assert server is not None
+    return server
 
 
 def server_id_of(link: ShareLink) -> int:
@@ -78,4 +89,11 @@ def keep(response: HttpResponseBase, request: HttpRequest, link: ShareLink, secr
 
 
 def revoke(link: ShareLink) -> None:
-    ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now())
+    with transaction.atomic():
+        if ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            audit.record("link.revoked", link.what, server=of_server(link))
+
+
+def access_of(link: ShareLink) -> Access:
+    """A viewer of the one server."""
+    return Access(None, {server_id_of(link): Role.VIEWER})

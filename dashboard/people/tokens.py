@@ -10,10 +10,12 @@ import secrets
 from datetime import timedelta
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
 from dashboard.people.models import ApiToken, Scope, ServerGroup
+from scheduler_api import audit
 from scheduler_api.access import Role
 
 #: Begins every token, so that scanners for leaked secrets know one when they see it.
@@ -37,15 +39,20 @@ def make(
     """The token and its secret, which cannot be had again."""
     secret = PREFIX + new_secret()
     expires = timezone.now() + lasts if lasts is not None else None
-    token = ApiToken.objects.create(
-        user=user,
-        name=name,
-        scope=scope,
-        group=group,
-        expires_at=expires,
-        start=secret[len(PREFIX) : len(PREFIX) + 6],
-        digest=digest(secret),
-    )
+    with transaction.atomic():
+        token = ApiToken.objects.create(
+            user=user,
+            name=name,
+            scope=scope,
+            group=group,
+            expires_at=expires,
+            start=secret[len(PREFIX) : len(PREFIX) + 6],
+            digest=digest(secret),
+        )
+        where = group.name if group is not None else "all that its person may see"
+        audit.record(
+            "token.made", str(token), after={"scope": scope, "servers": where, "expires": expires and expires.isoformat()}
+        )
     return token, secret
 
 
@@ -65,4 +72,6 @@ def used(token: ApiToken, request: HttpRequest) -> None:
 
 
 def revoke(token: ApiToken) -> None:
-    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+    with transaction.atomic():
+        if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            audit.record("token.revoked", f"{token} of {token.user}")

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from dashboard import definitions, first_view, present, roles, units
 from dashboard.csp import CHARTS
 from dashboard.forms import ServerForm
+from dashboard.people.models import ShareLink
 from dashboard.roles import Role, at_least
 from scheduler_api import selectors, servers
 from scheduler_api.exceptions import RegistrationRefused, ServerUnreachable
@@ -29,27 +30,39 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
     server = get_object_or_404(Server, pk=pk)
     state = selectors.live_state(pk)
     now = time.time()
+    link = link_of(request)
+    where = f"api/servers/{pk}" if link is None else f"shared/{link.pk}"
     context = server_context(request, server, state, now) | {
         "blank_row": first_view.slot_row(BLANK_SLOT, now),
-        "api_path": f"{get_script_prefix()}api/servers/{pk}/",
+        "api_path": f"{get_script_prefix()}{where}/",
         "measures": definitions.MEASURES,
         "percentiles": definitions.PERCENTILES,
         "history_link": True,
     }
     if state is not None:
         context |= _first_view(server, state, now)
+        if link is not None:
+            context["example"] = ""
     return render(request, "servers/live.html", context)
+
+
+def link_of(request: HttpRequest) -> ShareLink | None:
+    """The share link by which somebody without an account looks at the page."""
+    found: ShareLink | None = getattr(request, "slotboard_link", None)
+    return found
 
 
 def server_context(request: HttpRequest, server: Server, state: present.State | None, now: float) -> dict[str, Any]:
     """What every page of a server shows above its content."""
+    link = link_of(request)
+    where = f"servers/{server.pk}" if link is None else f"shared/{link.pk}"
     return {
         "server": server,
         "state": state,
         "health": present.health_of(state),
         "may_switch": roles.may(request.user, Role.OPERATOR, server),
         "revert": first_view.reverting(state, now) if state else None,
-        "feed_path": f"{get_script_prefix()}ws/servers/{server.pk}/",
+        "feed_path": f"{get_script_prefix()}ws/{where}/",
         "cannot": first_view.cannot_switch(state) if state else "",
     }
 
