@@ -12,6 +12,7 @@ from django.conf import settings
 
 REAP_EVERY_S = 5.0
 ALERTS_EVERY_S = 2.0
+WINDOWS_EVERY_S = 2.0
 
 app = Celery("slotboard")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -20,7 +21,9 @@ app.conf.update(
     # A reap that found no free worker in time is of no use any more: the next one does its work.
     beat_schedule={
         "reap": {"task": "workers.reap", "schedule": REAP_EVERY_S, "options": {"expires": REAP_EVERY_S}},
+        "windows": {"task": "workers.windows", "schedule": WINDOWS_EVERY_S, "options": {"expires": WINDOWS_EVERY_S}},
         "alerts": {"task": "workers.alerts", "schedule": ALERTS_EVERY_S, "options": {"expires": ALERTS_EVERY_S}},
     },
 )
 app.autodiscover_tasks(["workers"])
+app.autodiscover_tasks(["workers"], related_name="windows")

@@ -14,6 +14,7 @@ class Kind(StrEnum):
     QUEUE_AGE = "queue_age"
     COHORT_HOLD = "cohort_hold"
     OBSERVER_LOST = "observer_lost"
+    GUARD_RAIL = "guard_rail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,19 @@ DEFINITIONS: dict[Kind, Definition] = {
         10.0,
         "critical",
     ),
+    Kind.GUARD_RAIL: Definition(
+        "Guard rail",
+        "A guard rail put a change of policy back, or was met and could not. It is news rather than a state: it closes by itself "
+        "after 15 min.",
+        "",
+        0.0,
+        0.0,
+        900.0,
+        "warning",
+    ),
 }
+#: Kinds that are not found in a server's live state: the worker looks for the one, what pulls guard rails tells the other.
+NOT_OF_STATE = frozenset({Kind.OBSERVER_LOST, Kind.GUARD_RAIL})
 
 SEVERITIES = (("critical", "critical"), ("warning", "warning"), ("info", "info"))
 SEVERITY_RANK = {name: rank for rank, (name, _) in enumerate(SEVERITIES)}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from django.db import transaction
 from django.db.models import Q
 
-from scheduler_api.alerts.kinds import Kind, Spec
+from scheduler_api.alerts.kinds import NOT_OF_STATE, Kind, Spec
 from scheduler_api.alerts.models import Alert, Rule
 from scheduler_api.alerts.tracking import Closed, Key, Opened, Track, Transition
 
@@ -24,9 +24,9 @@ def rules() -> list[Spec]:
 
 
 def open_alerts(*, of_observer: bool) -> list[Alert]:
-    """Those whose rule there still is: of the kind that the worker looks at, or of all others."""
-    chosen = Q(kind=Kind.OBSERVER_LOST)
-    return list(Alert.objects.filter(chosen if of_observer else ~chosen, closed_at=None, rule__isnull=False))
+    """Those whose rule there still is: of the kind that the worker looks at, or of those that live states tell of."""
+    chosen = Q(kind=Kind.OBSERVER_LOST) if of_observer else ~Q(kind__in=NOT_OF_STATE)
+    return list(Alert.objects.filter(chosen, closed_at=None, rule__isnull=False))
 
 
 def write(transitions: Iterable[Transition]) -> None:

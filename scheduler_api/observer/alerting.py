@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, close_old_connections
 
 from scheduler_api.alerts import conditions, store
-from scheduler_api.alerts.kinds import Kind, Spec, in_force
+from scheduler_api.alerts.kinds import NOT_OF_STATE, Spec, in_force
 from scheduler_api.alerts.models import Alert
 from scheduler_api.alerts.progress import Progress
 from scheduler_api.alerts.tracking import Key, Pair, Track, Tracks, Transition
@@ -106,7 +106,7 @@ class Lookout:
             return
         pairs: list[Pair] = []
         for server_id, state in states.items():
-            rules = [rule for rule in in_force(self.rules, server_id) if rule.kind is not Kind.OBSERVER_LOST]
+            rules = [rule for rule in in_force(self.rules, server_id) if rule.kind not in NOT_OF_STATE]
             pairs += [(rule.id, server_id) for rule in rules]
             self._take(self._look_at(server_id, state, rules, now))
             await asyncio.sleep(0)

@@ -13,6 +13,7 @@ from django.db import DatabaseError, close_old_connections
 from scheduler_api.frames import State
 from scheduler_api.models import Server
 from scheduler_api.observer.alerting import Lookout
+from scheduler_api.observer.policing import Policing
 from scheduler_api.observer.publisher import Publisher, publisher
 from scheduler_api.observer.watch import ServerWatch
 
@@ -55,12 +56,13 @@ class Observer:
         """Until cancelled; then ends its tasks."""
         lookout = Lookout(self._states, self.publisher)
         alerts = asyncio.create_task(lookout.run(), name="alerts")
+        policies = asyncio.create_task(Policing(self._states).run(), name="policies")
         try:
             while True:
                 await self._follow_registry()
                 await asyncio.sleep(REGISTRY_S)
         finally:
-            await self._end([alerts, *(watched.task for watched in self.watched.values())])
+            await self._end([alerts, policies, *(watched.task for watched in self.watched.values())])
             await lookout.end()
 
     def _states(self) -> dict[int, State | None] | None:

@@ -25,7 +25,7 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a metric is called, what is told of it, the unit that its threshold is typed in (one is `scale`), and how it begins."""
+    """What a metric is called, what is told of it, the unit its threshold is typed in (one is `scale`), and how it begins."""
 
     label: str
     meaning: str
@@ -106,7 +106,7 @@ def from_json(value: Mapping[str, Any]) -> Condition:
 
 
 def met(conditions: Iterable[Condition], state: State | None, changed_at: float, now: float, memory: Memory) -> str:
-    """Why the change is to be put back, in a sentence; "" while it is not. `changed_at`: the server's clock, `now`: the console's."""
+    """Why the change is to be put back; "" while it is not. `changed_at` is the server's clock, `now` the console's."""
     if state is None or not fresh(state, now) or (state.get("health") or {}).get("state") not in ("up", "not_serving"):
         memory.since.clear()  # what is not known did not last
         return ""
@@ -190,7 +190,12 @@ def percentile(times: Sequence[float], share: float) -> float | None:
 
 
 def amount(metric: Metric, value: float) -> str:
-    return f"{value * 100:.3g} %" if metric is Metric.ERROR_RATE else duration(value)
+    return f"{value * 100:.3g} %" if metric is Metric.ERROR_RATE else seconds(value)
+
+
+def seconds(value: float) -> str:
+    """ "0.3 s", "12 s", "4 min"."""
+    return f"{value:.2g} s" if value < 10 else duration(value)
 
 
 def sentence(condition: Condition, reading: Reading) -> str:
@@ -199,16 +204,16 @@ def sentence(condition: Condition, reading: Reading) -> str:
     limit = amount(metric, condition.over)
     if metric is Metric.ERROR_RATE:
         share = f"{reading.of} of {reading.samples} requests"
-        return f"error rate {told} in the last {duration(condition.for_s)} ({share}), over {limit}"
+        return f"error rate {told} in the last {seconds(condition.for_s)} ({share}), over {limit}"
     if metric is Metric.OLDEST_WAIT:
-        return f"the oldest wait is {told}, over {limit} for {duration(condition.for_s)}"
-    return f"p95 TTFT {told} in the last {duration(condition.for_s)} ({reading.samples} requests), over {limit}"
+        return f"the oldest wait is {told}, over {limit} for {seconds(condition.for_s)}"
+    return f"p95 TTFT {told} in the last {seconds(condition.for_s)} ({reading.samples} requests), over {limit}"
 
 
 def words(condition: Condition) -> str:
     """ "error rate over 5 % in 60 s, from 20 requests on"."""
     label, limit = DEFINITIONS[condition.metric].label, amount(condition.metric, condition.over)
     if condition.metric is Metric.OLDEST_WAIT:
-        return f"{label.lower()} over {limit} for {duration(condition.for_s)}"
+        return f"{label.lower()} over {limit} for {seconds(condition.for_s)}"
     label = label if label[1].isdigit() else label.lower()
-    return f"{label} over {limit} in {duration(condition.for_s)}, from {condition.samples} requests on"
+    return f"{label} over {limit} in {seconds(condition.for_s)}, from {condition.samples} requests on"

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from scheduler_api import audit
 from scheduler_api.observer.service import observe
 
 
@@ -14,6 +15,7 @@ class Command(BaseCommand):
     help = "Watches every enabled server and publishes its live state, until SIGTERM or SIGINT."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        audit.this_process("observer")
         asyncio.run(_until_signalled())
 
 
