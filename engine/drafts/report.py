@@ -92,6 +92,8 @@ def _side_json(side: Side) -> dict[str, Any]:
         "n_files": side.header.n_shards,
         "name": facts.name,
         "architecture": facts.architecture,
+        "sections": list(facts.sections) if facts.has_sections else None,
+        "n_rot": facts.first.n_rot,
         "found": [{"label": label, "value": value} for label, value in _found(facts)],
     }
 

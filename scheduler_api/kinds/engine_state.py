@@ -86,6 +86,16 @@ def services_of(iteration: Json) -> list[Service]:
     return [Service(slot, start, end, prompt, generated) for slot, (prompt, generated) in tokens.items()]
 
 
+def draft_of(server: Json) -> Json | None:
+    """Whether the draft model that the engine was started with is loaded, and why not; None without one. Names no path."""
+    draft = server.get("draft")
+    if not isinstance(draft, dict):
+        return None
+    unreadable = draft.get("outcome") == "unreadable"
+    why = "A file of the pair cannot be used; the engine's log says which." if unreadable else text(draft.get("text"), 1000)
+    return {"loaded": draft.get("loaded") is True, "text": why}
+
+
 def info_of(state: Json) -> Json:
     server, kv = mapping(state.get("server")), mapping(state.get("kv"))
     return {
@@ -93,6 +103,7 @@ def info_of(state: Json) -> Json:
         "model": text(server.get("name")),
         "backend": text(server.get("backend"), 20),
         **{name: count(server.get(name)) for name in _SERVER_COUNTS},
+        "draft": draft_of(server),
         "kv_mode": text(kv.get("mode"), 20) or None,
         "kv_from": text(kv.get("resolved_from"), 20) or None,
         "kv_used": count(kv.get("used")),

@@ -1,4 +1,4 @@
-// What stands above every page of a server: the simulated backend, and the countdown of a policy that reverts by itself.
+// What stands above every page of a server: the simulated backend, a draft that was left out, the countdown of a policy that reverts by itself.
 import { countdown } from "../frame/format.js";
 import { attr, set, show } from "./dom.js";
 import { fieldName, value } from "./words.js";
@@ -16,10 +16,14 @@ export class Strips {
   constructor() {
     this.simulated = document.querySelector("[data-simulated]");
     this.strip = document.querySelector("[data-revert]");
+    this.draft = document.querySelector("[data-draft]");
   }
 
   draw(state) {
     show(this.simulated, state.info?.backend === "simulated");
+    const refused = state.info?.draft && !state.info.draft.loaded;
+    show(this.draft, Boolean(refused));
+    if (refused) set(this.draft?.querySelector("[data-why]"), state.info.draft.text);
     this.revert = reverting(state.policy);
     show(this.strip, this.revert !== null);
     if (!this.revert) return;
