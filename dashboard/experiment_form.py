@@ -1,87 +1,147 @@
-"""The form of a new experiment: what was asked, which targets can run it, and the drawing of what they would be sent."""
+"""The form of a new experiment: what was asked. What it would send is in `dashboard.load_plan`, where in `dashboard.targets`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
-from django.db.models import QuerySet
+from django.utils import timezone
 
-from dashboard import arms, charts
-from dashboard.charts import LoadDrawing, words
-from scheduler_api import selectors as registry
-from scheduler_api.models import Server
-from workers import selectors as runs
-from workers.experiments import MOST_REPETITIONS, plan_of
+from dashboard import arms
+from workers import stored
+from workers.experiments import MOST_REPETITIONS, MOST_SHARDS
+from workers.loadrun import MOST_SEED
 from workers.models import Run
+from workers.scenarios import Scenario, ScenarioError
+from workers.scenarios.reading import read as read_scenario
 from workers.scenarios.schema import SCALE_MAX, SCALE_MIN
+from workers.scenarios.streams import LoadScenario
+from workers.stored import Entry
 
 SCENARIO = "warm-behind-cold"
-N_BATCH = 2048  # drawn when the target's own is not known
-NUMBERS = {"repetitions": "8", "scale": "1.0", "share": "0.1"}
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A registered server; `why_not` says why it cannot be a target, `facts` what it is."""
-
-    server: Server
-    state: Mapping[str, Any] | None
-    why_not: str
-    facts: str
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        return dict(((self.state or {}).get("switching") or {}).get("fields") or {})
+OF_RUN = "run-"  # "run-12 mine": the scenario as that run had it; no name of a scenario holds a space
+NUMBERS = {"repetitions": "8", "scale": "1.0", "share": "0.1", "seed": "", "shards": "1"}
 
 
 @dataclass(slots=True)
 class Asked:
-    """What the form says. `problems` are sentences about fields that do not hold a usable number."""
+    """What the form says. `problems` are sentences about fields that hold nothing usable."""
 
+    entry: Entry
     server: int | None
     repetitions: int
-    scale: float
+    scale: float | Literal["auto"]
     share: float
-    values: dict[str, str]  # the numbers as typed
+    seed: int | None
+    shards: int
+    wait: bool
+    not_before: datetime | None
+    values: dict[str, str]  # as typed
     sent: Mapping[str, Any]  # everything, for the arms
+    copied: Run | None = None
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def scenario(self) -> Scenario | LoadScenario | None:
+        return self.entry.scenario
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it has the form of warm-behind-cold, which takes a share and no shards."""
+        return isinstance(self.entry.scenario, Scenario)
+
+    @property
+    def of_run(self) -> bool:
+        return self.copied is not None and self.values["scenario"] == _of_run(self.copied)
 
 
 def read(sent: Mapping[str, Any], copied: Run | None = None) -> Asked:
     """From a query or a posted form; `copied` is the run to take what is missing from."""
-    fallback: dict[str, Any] = dict(NUMBERS)
-    if copied is not None:
-        fallback = {
-            "repetitions": copied.repetitions,
-            "scale": f"{copied.scale:g}",
-            "share": f"{copied.share:g}",
-            "server": copied.server_id,
-        }
-        sent = {**_arm_fields(copied), **{key: sent[key] for key in sent}}
-    elif not any(key[:2] in ("a-", "b-") for key in sent):
-        defaults = {f"{arm.lower()}-{name}": value for arm, policy in arms.DEFAULTS.items() for name, value in policy.items()}
-        sent = {**defaults, **{key: sent[key] for key in sent}}
-    values = {key: str(sent.get(key, fallback[key])) for key in NUMBERS}
     problems: list[str] = []
-    server = str(sent.get("server", fallback.get("server", "")))
+    chosen = str(sent.get("scenario") or (_default_scenario(copied) if copied else SCENARIO))
+    entry = _entry(chosen, copied, problems)
+    fallback = _fallback(entry, copied)
+    if copied is not None:
+        sent = {**_arm_fields({"a": copied.policy_a, "b": copied.policy_b}), **sent}
+    elif not any(key[:2] in ("a-", "b-") for key in sent):
+        sent = {**_arm_fields(_suggested(entry)), **sent}
+    values = {key: str(sent.get(key, fallback[key])).strip() for key in NUMBERS}
+    values |= {"scenario": chosen, "not_before": str(sent.get("not_before", "")).strip()}
+    values["wait"] = str(sent.get("wait", "" if "repetitions" in sent else fallback["wait"]))
+    server = str(sent.get("server", fallback["server"]))
+    auto = values["scale"].lower() == "auto" and isinstance(entry.scenario, LoadScenario)
     return Asked(
-        server=int(server) if server.isdigit() else None,
+        entry=entry,
+        server=int(server) if server.isdecimal() else None,
         repetitions=int(_number(values, "repetitions", "Pairs", 1, MOST_REPETITIONS, problems, whole=True)),
-        scale=_number(values, "scale", "Scale", SCALE_MIN, SCALE_MAX, problems),
+        scale="auto" if auto else _number(values, "scale", "Scale", SCALE_MIN, SCALE_MAX, problems),
         share=_number(values, "share", "The share", 0.0, 0.9, problems),
+        seed=int(_number(values, "seed", "The seed", 0, MOST_SEED - 1, problems, whole=True)) if values["seed"] else None,
+        shards=int(_number(values, "shards", "Shards", 1, MOST_SHARDS, problems, whole=True)),
+        wait=bool(values["wait"]),
+        not_before=_moment(values["not_before"], problems),
         values=values,
         sent=sent,
+        copied=copied,
         problems=problems,
     )
 
 
-def _arm_fields(run: Run) -> dict[str, Any]:
-    return {
-        f"{arm}-{name}": value for arm, policy in (("a", run.policy_a), ("b", run.policy_b)) for name, value in policy.items()
-    }
+def _entry(name: str, copied: Run | None, problems: list[str]) -> Entry:
+    if copied is not None and name == _of_run(copied):
+        return Entry(copied.scenario, copied.scenario_text, read_scenario(copied.scenario_text, f"{copied.scenario}.yaml"))
+    try:
+        found = stored.entry(name)
+    except ScenarioError as error:
+        problems.append(str(error))
+        return stored.entry(SCENARIO)
+    if found.scenario is None:
+        problems.append(found.fault)
+    return found
+
+
+def _of_run(run: Run) -> str:
+    return f"{OF_RUN}{run.pk} {run.scenario}"
+
+
+def _default_scenario(run: Run) -> str:
+    """By name where the scenario is still what the run had, else as the run had it."""
+    try:
+        same = stored.entry(run.scenario).text == run.scenario_text
+    except ScenarioError:
+        same = False
+    return run.scenario if same or not run.scenario_text else _of_run(run)
+
+
+def run_choice(copied: Run | None) -> tuple[str, str] | None:
+    """The choice of the scenario as a run had it, where it has changed since or is gone: (value, words)."""
+    if copied is None or _default_scenario(copied) != _of_run(copied):
+        return None
+    return _of_run(copied), f"{copied.scenario}, as run {copied.pk} had it"
+
+
+def _fallback(entry: Entry, copied: Run | None) -> dict[str, Any]:
+    own = entry.scenario.scale if isinstance(entry.scenario, LoadScenario) else 1.0
+    fallback: dict[str, Any] = {**NUMBERS, "scale": own if own == "auto" else f"{own:g}" if own != 1.0 else "1.0"}
+    fallback |= {"server": "", "wait": "yes"}
+    if copied is not None and copied.scenario == entry.name:
+        fallback |= {"scale": "auto" if copied.scale_auto else f"{copied.scale:g}", "share": f"{copied.share:g}"}
+    if copied is not None:
+        fallback |= {"repetitions": copied.repetitions, "shards": copied.shards, "server": copied.server_id or ""}
+    return fallback
+
+
+def _suggested(entry: Entry) -> Mapping[str, Mapping[str, Any]]:
+    if isinstance(entry.scenario, LoadScenario):
+        return {"a": entry.scenario.arms.a, "b": entry.scenario.arms.b}
+    return {arm.lower(): policy for arm, policy in arms.DEFAULTS.items()}
+
+
+def _arm_fields(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{arm}-{name}": value for arm, policy in policies.items() for name, value in policy.items()}
 
 
 def _number(
@@ -95,63 +155,19 @@ def _number(
         return value
     kind = "a whole number" if whole else "a number"
     problems.append(f"{label} must be {kind} from {low:g} to {high:g}; it is {values[name] or 'empty'}.")
-    return float(NUMBERS[name])
+    return float(NUMBERS[name] or 0)
 
 
-def targets(within: QuerySet[Server]) -> list[Target]:
-    """The servers of `within`, those that can be measured first."""
-    servers = registry.list_servers(within)
-    states = registry.live_states([server.pk for server in servers])
-    found = [_target(server, states.get(server.pk)) for server in servers]
-    return sorted(found, key=lambda target: (bool(target.why_not), target.server.name))
-
-
-def _target(server: Server, state: Mapping[str, Any] | None) -> Target:
-    if state is None:
-        return Target(server, None, "No observer reports on it, so it is not known what it can do.", "")
-    info = state.get("info") or {}
-    switching = state.get("switching") or {}
-    if state["health"]["state"] not in ("up", "silent"):
-        why_not = f"It does not serve now: {state['health'].get('detail') or state['health']['text']}"
-    elif not switching.get("can"):
-        why_not = switching.get("why_not") or "Its policies cannot be switched."
-    elif (run := runs.active_run(server)) is not None:
-        why_not = f"Run {run.pk} is measuring it; one at a time."
-    elif (info.get("n_slots") or 0) < 2:
-        why_not = "It has one slot; the scenario needs two."
-    else:
-        why_not = ""
-    return Target(server, state, why_not, _facts(info))
-
-
-def _facts(info: Mapping[str, Any]) -> str:
-    parts = [info.get("model") or "", info.get("build") or ""]
-    if info.get("n_slots") and info.get("n_ctx_slot"):
-        parts.append(f"{info['n_slots']} × {words.whole(info['n_ctx_slot'])} tokens")
-    return ", ".join(part for part in parts if part)
-
-
-def choose(listed: list[Target], asked: Asked) -> Target | None:
-    """The target asked for, else the first that can be measured, else the first."""
-    wanted = next((target for target in listed if target.server.pk == asked.server), None)
-    return wanted or next((target for target in listed if not target.why_not), None) or next(iter(listed), None)
-
-
-def drawing_of(asked: Asked, target: Target | None) -> tuple[dict[str, Any], LoadDrawing]:
-    """(what `workers.experiments.plan_of` says, with words for the page; the drawing)."""
-    state = target.state if target else None
-    plan = plan_of(state, asked.scale, asked.repetitions, asked.share)
-    tokens, slots, times = plan["tokens"], plan["slots"], plan["expected"]
-    n_batch = plan["n_batch"] or N_BATCH
-    drawn = charts.planned_load(tokens["cold"], tokens["short"], n_batch, asked.share, asked.repetitions)
-    cold = f"A cold prompt of {tokens['cold']} tokens on slot {slots['cold']}"
-    return {
-        **plan,
-        "n_batch": n_batch,
-        "pairs": asked.repetitions,
-        "share_words": f"{asked.share * 100:.3g} %",
-        "told": [*asked.problems, *plan["problems"], *plan["warnings"]],
-        "expected_words": words.span(times["total_s"]),
-        "basis": times["basis"],
-        "alt": f"{cold}; later one of {tokens['short']} on slot {slots['short']}, which holds {tokens['depth']}",
-    }, drawn
+def _moment(text: str, problems: list[str]) -> datetime | None:
+    """A local date and time of the console's time zone, as browsers send it."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        problems.append(f"The time to start must be a date and a time; it is {text}.")
+        return None
+    moment = moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+    if moment <= timezone.now():
+        problems.append("The time to start is over. Leave it empty to start now.")
+    return moment

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
+from scheduler_api.models import Server
 from workers.load.plan import make_plan
 from workers.load.planned import Scaling
 from workers.load.preview import MOST_DRAWN, count_of
@@ -63,9 +64,15 @@ def _own(row: StoredScenario) -> Entry:
         return Entry(row.name, row.text, None, row, str(error))
 
 
-def last_runs() -> dict[str, Run]:
-    """The newest run of each scenario, by its name."""
-    newest = Run.objects.order_by().values("scenario").annotate(last=Max("pk")).values_list("last", flat=True)
+def last_runs(servers: QuerySet[Server]) -> dict[str, Run]:
+    """The newest run of each scenario on these servers, by its name."""
+    newest = (
+        Run.objects.filter(server__in=servers)
+        .order_by()
+        .values("scenario")
+        .annotate(last=Max("pk"))
+        .values_list("last", flat=True)
+    )
     runs = Run.objects.select_related("server", "created_by").filter(pk__in=list(newest))
     return {run.scenario: run for run in runs}
 

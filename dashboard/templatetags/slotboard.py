@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from dashboard import present
+from dashboard.charts.base import SLOT_HUES
 from scheduler_api import selectors
 
 register = template.Library()
@@ -61,3 +62,9 @@ def clock(moment: datetime | None) -> str:
         return ""
     local = timezone.localtime(moment)
     return local.strftime("%H:%M:%S" if local.date() == timezone.localdate() else "%-d %b %H:%M")
+
+
+@register.filter
+def hue(slot: int) -> int:
+    """The colour of a slot: eight of them, then again from the first."""
+    return slot % SLOT_HUES

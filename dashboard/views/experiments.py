@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
-from datetime import datetime
-from functools import lru_cache
 from typing import Any, cast
 
 from django.conf import settings
-from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.csp import CSP
 from django.views.decorators.csp import csp_override
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
-from django_htmx.middleware import HtmxDetails
 
-from dashboard import arms, results, run_page, sample_table
+from dashboard import results, run_list, run_page, sample_table
 from dashboard import roles as who
 from dashboard.charts import words
 from dashboard.roles import Role, at_least
 from dashboard.views import results as results_views
+from dashboard.views.results import Request, run_or_404
 from workers import experiments as services
 from workers import selectors
-from workers.analysis import summary
 from workers.models import Run
 
 # Plotly writes styles into its own elements and saves images through blobs; nothing else does.
@@ -37,59 +33,24 @@ CHARTS_CSP: dict[str, list[str]] = {
 }
 
 
-class Request(HttpRequest):
-    htmx: HtmxDetails
-    user: User
-
-
 @require_safe
 def experiments(request: Request) -> HttpResponse:
-    listed = selectors.list_runs(within=who.visible(request.user))
-    entries = [_entry(run) for run in listed]
-    running = sum(1 for run in listed if run.active)
-    total = f"{len(listed)} run{'s' if len(listed) != 1 else ''}" + (f", {running} under way" if running else "")
+    visible = who.visible(request.user)
+    filters = run_list.Filters.of(request.GET.dict())
+    listed = run_list.page(run_list.find(filters, visible), request.GET.get("page", ""))
+    count = listed.paginator.count
+    running = run_list.find(filters, visible).filter(state__in=run_list.STATES["active"]).count()
     context = {
-        "entries": entries,
-        "active": running,
-        "total": total if listed else "",
+        "entries": [run_list.entry(run) for run in listed],
+        "page": listed,
+        "filters": filters,
+        "choices": run_list.choices(visible),
+        "states": run_list.STATE_WORDS,
+        "active": any(run.active for run in listed),
+        "total": f"{count} run{'s' if count != 1 else ''}" + (f", {running} not over" if running else "") if count else "",
         "may_run": who.may(request.user, Role.OPERATOR),
     }
     return render(request, "experiments/list.html#runs" if request.htmx else "experiments/list.html", context)
-
-
-def _entry(run: Run) -> dict[str, Any]:
-    state = run_page.state_of(run)
-    verdict = _verdict(run) if run.active else _ended_verdict(run.pk, run.created_at)
-    return {
-        "run": run,
-        "title": arms.title(*selectors.arm_labels(run)),
-        "scenario": run.scenario.replace("-", " "),
-        "mark": state.mark,
-        "tone": state.tone,
-        "word": state.word,
-        "verdict": verdict,
-        "no_verdict": (run.progress_text or "not begun") if run.active else run.error or "no pair is complete",
-    }
-
-
-def _verdict(run: Run) -> str:
-    if run.scenario_text:
-        found = selectors.results(run)
-        return str(found["verdict"]) if found["complete_pairs"] else ""
-    return results.short_verdict(summary.measure("short_wall", selectors.complete_pairs(run)).ratio)
-
-
-@lru_cache(maxsize=2000)
-def _ended_verdict(pk: int, created_at: datetime) -> str:
-    """The samples of a run that is over do not change any more; its birth tells it from one whose number is reused."""
-    return _verdict(selectors.get_run(pk))
-
-
-def run_or_404(pk: int) -> Run:
-    try:
-        return selectors.get_run(pk)
-    except Run.DoesNotExist:
-        raise Http404(f"There is no run {pk}.") from None
 
 
 @require_safe

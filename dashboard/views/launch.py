@@ -1,25 +1,36 @@
-"""Starting an experiment: the form, and what it says before anything is sent."""
+"""Starting an experiment: the form, what it says before anything is sent, and a run's load again."""
 
 from __future__ import annotations
 
-from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
+from collections.abc import Mapping
+from typing import Any
 
-from dashboard import arms, experiment_form, roles
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from dashboard import arms, command_line, experiment_form, load_plan, roles
+from dashboard import targets as offered
+from dashboard.experiment_form import Asked
 from dashboard.roles import Role, at_least
-from dashboard.views.experiments import Request, run_or_404
+from dashboard.targets import Target
+from dashboard.views.results import Request, run_or_404
+from dashboard.views.scenarios import yaml_file
 from workers import experiments as services
+from workers import preflight, stored
 from workers.errors import ExperimentRefused
+from workers.load.dialects import Lack
+from workers.load.planned import Plan
 from workers.models import Run
+from workers.scenarios import Scenario, ScenarioError, library
+from workers.scenarios.streams import LoadScenario
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @at_least(Role.OPERATOR)
 def experiment_new(request: Request) -> HttpResponse:
-    asked = experiment_form.read((request.POST if request.method == "POST" else request.GET).dict(), _copied(request))
-    targets = experiment_form.targets(roles.visible(request.user, Role.OPERATOR))
-    chosen = experiment_form.choose(targets, asked)
+    asked, listed, chosen = _read(request)
     error = ""
     if request.method == "POST" and "draw" not in request.POST:
         error = " ".join(asked.problems)
@@ -28,44 +39,153 @@ def experiment_new(request: Request) -> HttpResponse:
                 return redirect("run", pk=_start(request, asked, chosen).pk)
             except ExperimentRefused as refused:
                 error = refused.text
-    plan, drawing = experiment_form.drawing_of(asked, chosen)
-    fields = chosen.fields if chosen else {}
     context = {
-        "targets": targets,
+        "targets": listed,
         "chosen": chosen.server if chosen and not chosen.why_not else None,
-        "can_start": chosen is not None and not chosen.why_not,
-        "arms": [{"letter": arm, "choices": arms.choices(arm, fields, asked.sent)} for arm in ("A", "B")],
+        "target": chosen,
+        "can_start": chosen is not None and not chosen.why_not and asked.scenario is not None,
+        "arms": [{"letter": arm, "choices": arms.choices(arm, _fields(chosen), asked.sent)} for arm in ("A", "B")],
+        "asked": asked,
         "values": asked.values,
-        "plan": plan,
-        "drawing": drawing,
+        "entries": stored.entries(),
+        "run_choice": experiment_form.run_choice(asked.copied),
         "error": error,
+        **_plan(asked, chosen),
     }
     template = "experiments/new.html#plan" if request.htmx else "experiments/new.html"
     return render(request, template, context, status=409 if error else 200)
 
 
-def _copied(request: Request) -> Run | None:
-    number = request.GET.get("from", "")
-    if not number.isdigit():
-        return None
-    run = run_or_404(int(number))
-    if not roles.may(request.user, Role.VIEWER, run.server):
-        raise Http404(f"There is no run {number}.")
-    return run
+@require_safe
+@at_least(Role.OPERATOR)
+def experiment_check(request: Request) -> HttpResponse:
+    """What the target cannot do of what the form asks: asked of the server itself, by the check that a start makes."""
+    asked, _, chosen = _read(request)
+    context: dict[str, Any] = {"target": chosen, "lacks": None, "checked": False}
+    if chosen is not None and asked.scenario is not None:
+        try:
+            lacks = _lacks(asked, chosen)
+        except ExperimentRefused as refused:
+            lacks = [Lack(refused.text, True)]
+        context |= {"lacks": lacks, "checked": True, "fatal": any(lack.fatal for lack in lacks)}
+    return render(request, "experiments/_check.html", context)
 
 
-def _start(request: Request, asked: experiment_form.Asked, chosen: experiment_form.Target | None) -> Run:
+@require_safe
+def run_scenario(request: Request, pk: int) -> HttpResponse:
+    """The scenario as the run had it."""
+    run = run_or_404(pk)
+    return yaml_file(run.scenario_text or library.text_of(run.scenario), f"run-{pk}.yaml")
+
+
+@require_POST
+@at_least(Role.OPERATOR)
+def run_again(request: Request, pk: int) -> HttpResponse:
+    """The same experiment once more, of the same load or of one drawn anew; it waits when its server is taken."""
+    before = run_or_404(pk)
+    if before.server_id is None:
+        messages.error(request, "This run came from a file, so it has no server here. Edit it and choose one.")
+        return redirect("run", pk=pk)
+    try:
+        started = services.start_run(
+            scenario=before.scenario,
+            text=before.scenario_text,
+            server=before.server,
+            policy_a=before.policy_a,
+            policy_b=before.policy_b,
+            repetitions=before.repetitions,
+            scale="auto" if before.scale_auto else before.scale,
+            share=None if before.scenario_text else before.share,
+            shards=before.shards,
+            seed=before.seed if request.POST.get("seed") == "same" else None,
+            wait=True,
+            by=request.user,
+        )
+    except ExperimentRefused as refused:
+        messages.error(request, f"Not started. {refused.text}")
+        return redirect("run", pk=pk)
+    return redirect("run", pk=started.pk)
+
+
+def _read(request: Request) -> tuple[Asked, list[Target], Target | None]:
+    sent = (request.POST if request.method == "POST" else request.GET).dict()
+    number = str(sent.get("from", ""))
+    asked = experiment_form.read(sent, run_or_404(int(number)) if number.isdecimal() else None)
+    listed = offered.targets(roles.visible(request.user, Role.OPERATOR), asked.scenario)
+    return asked, listed, offered.choose(listed, asked.server)
+
+
+def _fields(chosen: Target | None) -> dict[str, Any]:
+    return chosen.fields if chosen and chosen.switches else {}
+
+
+def _policies(asked: Asked, chosen: Target | None) -> dict[str, dict[str, Any]]:
+    """Raises ExperimentRefused for a number that a field does not allow."""
+    return {arm: arms.asked(arm, _fields(chosen), asked.sent) for arm in ("A", "B")}
+
+
+def _start(request: Request, asked: Asked, chosen: Target | None) -> Run:
     if chosen is None:
-        raise ExperimentRefused("No server is registered. Add one whose policies can be switched.")
+        raise ExperimentRefused("No server is registered on which you may run experiments.")
     if asked.server is not None and asked.server != chosen.server.pk:
         raise ExperimentRefused("The chosen server is not registered any more. Choose another one.")
+    roles.require(request.user, Role.OPERATOR, chosen.server)
+    policies = _policies(asked, chosen)
+    streams: dict[str, Any] = {"text": asked.entry.text, "shards": asked.shards}
     return services.start_run(
-        scenario=experiment_form.SCENARIO,
+        scenario=asked.entry.name,
         server=chosen.server,
-        policy_a=arms.asked("A", chosen.fields, asked.sent),
-        policy_b=arms.asked("B", chosen.fields, asked.sent),
+        policy_a=policies["A"],
+        policy_b=policies["B"],
         repetitions=asked.repetitions,
         scale=asked.scale,
-        share=asked.share,
+        share=asked.share if asked.is_pair else None,
+        seed=asked.seed,
+        wait=asked.wait,
+        not_before=asked.not_before,
         by=request.user,
+        **({} if asked.is_pair else streams),
     )
+
+
+def _lacks(asked: Asked, chosen: Target) -> list[Lack]:
+    policies = _policies(asked, chosen)
+    scenario = asked.scenario
+    if isinstance(scenario, Scenario):
+        try:
+            sizes = scenario.sizes(1.0 if asked.scale == "auto" else asked.scale)
+        except ScenarioError as error:
+            raise ExperimentRefused(str(error)) from error
+        return preflight.of_pair(chosen.server, scenario, sizes, policies)
+    assert isinstance(scenario, LoadScenario)
+    plan = load_plan.of_load(scenario, chosen, asked.scale, asked.repetitions, asked.seed).plan
+    return preflight.of_load(chosen.server, scenario, plan or Plan((), ()), policies, scale_known=plan is not None)
+
+
+def _plan(asked: Asked, chosen: Target | None) -> Mapping[str, Any]:
+    """The drawing of what would be sent, and the command that sends the same."""
+    context: dict[str, Any] = {"plan": None, "load": None, "command": ""}
+    if isinstance(asked.scenario, LoadScenario):
+        context["load"] = load_plan.of_load(asked.scenario, chosen, asked.scale, asked.repetitions, asked.seed)
+        context["order"] = [arm for pair in range(min(asked.repetitions, 16)) for arm in ("AB" if pair % 2 == 0 else "BA")]
+        context["more"] = max(0, 2 * asked.repetitions - 32)
+    elif asked.scenario is not None:
+        context["plan"], context["drawing"] = load_plan.of_pair(asked, chosen)
+    try:
+        policies = _policies(asked, chosen)
+    except ExperimentRefused as refused:
+        return context | {"refused": refused.text}
+    if chosen is not None and not asked.problems:
+        context["command"] = command_line.command(
+            f"run-{asked.copied.pk}.yaml" if asked.of_run and asked.copied else asked.entry.name,
+            chosen.server.name,
+            {"a": policies["A"], "b": policies["B"]},
+            asked.repetitions,
+            asked.scale,
+            share=asked.share if asked.is_pair else None,
+            seed=asked.seed,
+            shards=asked.shards,
+            wait=asked.wait,
+            not_before=asked.not_before,
+        )
+    return context

@@ -1,14 +1,4 @@
-// The form of a new experiment and a run while it goes. Both work without this file, by a reload.
-
-// Another target offers other policy fields: the form comes back from the server with what was chosen.
-function reloadForTarget(form) {
-  form.addEventListener("change", (event) => {
-    if (!("reload" in event.target.dataset)) return;
-    const query = new URLSearchParams(new FormData(form));
-    query.delete("csrfmiddlewaretoken");
-    location.assign(`${form.getAttribute("action")}?${query}`);
-  });
-}
+// A run while it goes. It works without this file, by a reload.
 
 // The head of the page follows the state that the polled part brings.
 function follow() {
@@ -30,8 +20,6 @@ function lost() {
   }
 }
 
-const form = document.getElementById("new-form");
-if (form) reloadForTarget(form);
 document.body.addEventListener("htmx:afterSettle", follow);
 document.body.addEventListener("htmx:sendError", lost);
 document.body.addEventListener("htmx:responseError", lost);

@@ -1,5 +1,5 @@
 // Keys that work on every page. Addresses are read from the rail, so they carry the URL prefix.
-const GO = { o: "overview", e: "experiments", l: "alerts", a: "audit", d: "definitions" };
+const GO = { o: "overview", e: "experiments", s: "scenarios", l: "alerts", a: "audit", d: "definitions" };
 const GO_WITHIN_MS = 1200;
 
 const typing = (target) => target instanceof Element && target.closest("input, textarea, select, [contenteditable]") !== null;
