@@ -113,7 +113,7 @@ def test_the_list_gives_verdict_state_and_progress(operator_client: Client, oper
     text = page(operator_client, "experiments")
     assert re.search(r"Short \d\.\d times sooner \(\d\.\d to \d\.\d, 8 pairs\)", text)
     assert "block 3 of 17" in text
-    assert "2 runs, 1 under way" in text
+    assert "2 runs, 1 not over" in text
     assert 'hx-trigger="every 2s"' in text
 
 
@@ -132,7 +132,7 @@ def test_the_form_lists_what_cannot_run_with_the_reason(operator_client: Client,
     assert "No observer reports on it" in text
     assert STOCK_WHY in text
     assert re.search(rf'value="{observed.pk}" checked', text)
-    assert text.count("data-reload") == 3
+    assert text.count("data-reload") == 4
     assert text.count(" disabled data-reload") == 2
     assert "18,000" in text
     assert "40,000" in text
