@@ -32,16 +32,25 @@ def all_finite(rows: Iterable[Iterable[float]]) -> bool:
     return math.isfinite(sum(map(sum, rows)))
 
 
+def _has_numbers(row: Sequence[float]) -> bool:
+    """Tokens that a task has banned in the graph are minus infinity there."""
+    return sum(row) < math.inf and max(row) > -math.inf
+
+
 class Probe:
     """Looks at a row by two greedy draws: 75 microseconds for 16,000 tokens of vocabulary.
 
     A greedy draw begins with token 0 and moves on to what is greater. With token 0 put far below, only a row in which nothing is
     greater (NaN throughout, or minus infinity) leaves it there; with the winner put far below too, only infinity wins again. What
     it does not see: NaN at some tokens alone, which takes a row of the output weights, not a state, that is not a number.
+
+    A row that was drawn from `in_graph` answers every chain with that draw, so it is read: 20 milliseconds for 262,000 tokens. Of
+    a task's first row the draw itself tells: llama.cpp's argmax stays at the first token where nothing compares as greater, and
+    goes on to the last where all are alike.
     """
 
-    def __init__(self, n_vocab: int) -> None:
-        self._n_vocab = n_vocab
+    def __init__(self, n_vocab: int, *, in_graph: bool = False) -> None:
+        self._n_vocab, self._in_graph = n_vocab, in_graph
         self._greedy = self._chain(0)
 
     def _chain(self, *below: int) -> Any:
@@ -50,7 +59,10 @@ class Probe:
         chain.add_greedy()
         return chain
 
-    def is_finite(self, context: Any, row: int) -> bool:
+    def is_finite(self, context: Any, row: int, *, first: bool = False) -> bool:
+        drawn = context.sampled_token_ith(row) if self._in_graph else None
+        if drawn is not None:
+            return (first and drawn not in (0, self._n_vocab - 1)) or _has_numbers(context.get_logits_ith(row))
         best: int = self._greedy.sample(context, row)
         if best == 0:
             return False
@@ -72,7 +84,7 @@ class CheckedSampler:
         self.is_new = True  # nothing was drawn yet
 
     def sample(self, context: Any, row: int) -> int:
-        if not self._probe.is_finite(context, row):
+        if not self._probe.is_finite(context, row, first=self.is_new):
             raise NotFinite
         self.is_new = False
         if not self._always:
@@ -87,8 +99,17 @@ class CheckedSampler:
 class Sieve:
     """Takes nonsense out of what a batch gave, and the cells that it came from out of the memory."""
 
-    def __init__(self, context: Any, samplers: MutableSequence[Any], n_vocab: int, eog: frozenset[int], *, unified: bool) -> None:
-        self.probe = Probe(n_vocab)
+    def __init__(
+        self,
+        context: Any,
+        samplers: MutableSequence[Any],
+        n_vocab: int,
+        eog: frozenset[int],
+        *,
+        unified: bool,
+        in_graph: bool = False,
+    ) -> None:
+        self.probe = Probe(n_vocab, in_graph=in_graph)
         self._context, self._samplers, self._eog, self._unified = context, samplers, eog, unified
         self._runs: dict[int, tuple[int, int, int]] = {}  # by slot: position, length of its run, repetitions
 

@@ -1,7 +1,7 @@
 """llama.cpp through cyllama: one context, one sequence for each slot, one sampler chain for each task.
 
-Beside `loading`, `modes`, `samplers` and `finite` the only module that imports the binding. Defaults are llama-server's, so that
-both compare on equal terms.
+Beside `loading`, `modes`, `samplers`, `in_graph` and `finite` the only module that imports the binding. Defaults are
+llama-server's, so that both compare on equal terms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 from cyllama.llama import llama_cpp
 
 from engine.backends.base import BackendError, BackendOptions, DraftInfo, KvFull
+from engine.backends.drafted import DraftCheck
 from engine.backends.finite import NOT_FINITE, CheckedSampler, NotFinite, Sieve, all_finite
+from engine.backends.in_graph import InGraph
 from engine.backends.leftover import Leftover
 from engine.backends.loading import describe, load_draft, load_model, make_context
 from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters
@@ -54,10 +56,13 @@ class LlamaBackend:
         self._pieces: dict[int, bytes] = {}
         spells, info = spells_bytes(self._texts), self.info
         self._sampling = SamplerContext(self._vocab, info.n_vocab, info.eog, info.n_ctx_slot, spells)
-        self._sieve = Sieve(self._context, self._samplers, info.n_vocab, info.eog, unified=info.kv_mode == "unified")
+        self._in_graph = InGraph(self._context, self._sampling)
+        unified, in_graph = info.kv_mode == "unified", not self._in_graph.is_off
+        self._sieve = Sieve(self._context, self._samplers, info.n_vocab, info.eog, unified=unified, in_graph=in_graph)
         self._n_probs = [0] * options.n_slots
         self._leftovers: list[Leftover | None] = [None] * options.n_slots
         self._wants_probs = False
+        self._check = DraftCheck(self._context, self._batch, self._samplers, self._n_probs, self._probs_of, self._sieve)
 
     def run(self, plan: Plan) -> Outcome:
         errors: dict[int, str] = {}
@@ -69,6 +74,8 @@ class LlamaBackend:
             self._start(start, errors)
         for start in plan.child_starts:
             self._attach_sampler(start, errors)
+        if plan.drafted:
+            return self._run_drafted(plan, errors)
         outputs = self._fill(plan.entries, errors)
         if not outputs and not self._batch.n_tokens:
             return Outcome(errors=errors)
@@ -79,6 +86,20 @@ class LlamaBackend:
             tokens = self._sample(outputs, errors)
             outcome = Outcome(tokens, errors, self._probabilities(outputs, tokens, errors) if self._wants_probs else None)
         return self._sieved(plan, outcome) if errors else outcome
+
+    def _run_drafted(self, plan: Plan, errors: dict[int, str]) -> Outcome:
+        for entry in plan.entries:
+            if len(entry.tokens) > 1:
+                self._draw_outside(entry.slot)
+        rows = self._check.fill(plan.entries, self._sequences, errors)
+        if not rows:
+            return Outcome(errors=errors)
+        self._decode()
+        outcome = self._check.draw(rows, errors, self.info.eog)
+        return self._sieved(plan, outcome) if errors else outcome
+
+    def _draw_outside(self, slot: int) -> None:
+        """A chain in the graph has one row a batch, and a draft needs several: from here on this task draws beside it."""
 
     def _shift(self, shifts: Sequence[Shift], errors: dict[int, str]) -> None:
         context = self._context
@@ -98,7 +119,7 @@ class LlamaBackend:
 
     def _attach_sampler(self, start: Start, errors: dict[int, str]) -> None:
         try:
-            chain = make_sampler(start.task.sampling, self._sampling, start.task.prompt)
+            chain = self._in_graph.enter(start) or make_sampler(start.task.sampling, self._sampling, start.task.prompt)
             always = bool(start.task.sampling.grammar)
             self._samplers[start.slot] = self._sieve.checked(chain, start.slot, always=always)
             self._n_probs[start.slot] = start.task.sampling.n_probs
@@ -287,6 +308,7 @@ class LlamaBackend:
         raise ValueError(f"token {token} is not in the vocabulary of {self.info.n_vocab}")
 
     def close(self) -> None:
+        self._in_graph.close()
         for sampler in self._samplers:
             if sampler is not None:
                 sampler.close()

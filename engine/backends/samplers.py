@@ -55,7 +55,7 @@ def make_sampler(wish: SamplingParams, context: SamplerContext, prompt: Sequence
     A chain that remembers nothing is one for all tasks that want it. Each chain has a buffer of twelve bytes for each token of
     the vocabulary: one that was just used is near the processor, and drawing with it takes two thirds of the time.
     """
-    if _remembers(wish):
+    if remembers(wish):
         return _made(wish, context, prompt)
     key = (wish.ignore_eos, wish.logit_bias)
     chain = context.shared.pop(key, None)
@@ -67,12 +67,20 @@ def make_sampler(wish: SamplingParams, context: SamplerContext, prompt: Sequence
     return chain
 
 
-def _remembers(wish: SamplingParams) -> bool:
+def remembers(wish: SamplingParams) -> bool:
     """Whether a draw depends on more than its row: on chance, on the text so far, or on a grammar."""
     greedy = wish.temperature <= 0 and ("temperature" in wish.samplers or bool(wish.mirostat))
     penalties = wish.repeat_penalty != 1 or wish.presence_penalty or wish.frequency_penalty
     others = wish.dry_multiplier or wish.mirostat or wish.xtc_probability or wish.typical_p != 1
     return bool(not greedy or wish.grammar or penalties or others)
+
+
+def make_graph_chain(wish: SamplingParams, context: SamplerContext) -> llama_cpp.LlamaSampler:
+    """Of links that llama.cpp can run in its graph, for a wish that remembers nothing."""
+    builder = _Builder(wish, context, ())
+    builder.biases()
+    builder.chain.add_greedy()
+    return builder.chain
 
 
 def _made(wish: SamplingParams, context: SamplerContext, prompt: Sequence[int]) -> llama_cpp.LlamaSampler:

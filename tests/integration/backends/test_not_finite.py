@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.backends import in_graph
 from engine.backends.base import BackendOptions, KvMode
 from engine.backends.finite import NOT_FINITE
 from engine.backends.llama import LlamaBackend
@@ -62,8 +63,10 @@ def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return write_broken_model(tmp_path_factory.mktemp("models") / "broken.gguf", request.param)
 
 
-@pytest.fixture
-def make(broken: Path) -> Iterator[Make]:
+@pytest.fixture(params=["outside", "in graph"])
+def make(broken: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Backends that draw greedily outside llama.cpp's graph, or in it as they do for models of large vocabularies."""
+    monkeypatch.setattr(in_graph, "LEAST_VOCABULARY", 1 if request.param == "in graph" else 10**9)
     made: list[LlamaBackend] = []
 
     def backend(kv_mode: KvMode, *, embeddings: bool = False) -> LlamaBackend:
