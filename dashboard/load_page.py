@@ -10,13 +10,15 @@ from dashboard import charts
 from dashboard.charts import words
 from dashboard.charts.base import Figure
 from dashboard.charts.forest import Forest
-from dashboard.measures import DRAWN, KINDS, name_of
+from dashboard.measures import DRAWN, KINDS
 from dashboard.results import MeasureRow, measure_row
 from dashboard.stream_words import limit_words, stage_words, stream_words
+from workers.analysis.naming import CLIENT
 from workers.analysis.numbers import median
 from workers.scenarios.streams import LoadScenario, Stream
 
 OPEN_STREAMS = 4  # with more of them the others are folded, each with its headline
+STATISTIC_ORDER = ("", "mean", "p50", "p95", "p99", "max")
 MEASURE_ORDER = ("ttft", "itl", "tpot", "e2e", "goodput", "throughput", "requests")
 OUTCOMES = {
     "ok": ("answered", "ok", ""),
@@ -43,40 +45,82 @@ class Group:
     folded: bool
 
 
-def groups(measures: Sequence[Mapping[str, Any]], drawn: Forest, scenario: LoadScenario | None, stretch: float) -> list[Group]:
-    """Streams in the scenario's order, the whole block last; in each, its measures with the median before the tail."""
+def groups(
+    found: Mapping[str, Any], drawn: Forest, scenario: LoadScenario | None, stretch: float, *, clients: bool
+) -> list[Group]:
+    """Streams in the scenario's order, with `clients` then each client label, the whole block last; in each group its measures
+    with the mean before the tail.
+    """
     streams = {stream.name: stream for stream in scenario.streams} if scenario else {}
-    by_stream: dict[str, list[Mapping[str, Any]]] = {}
-    for measure in measures:
-        by_stream.setdefault(name_of(measure).stream, []).append(measure)
-    names = sorted(by_stream, key=lambda name: (name == "", list(streams).index(name) if name in streams else len(streams)))
-    return [
-        _group(name, by_stream[name], drawn, streams.get(name), stretch, folded=name != "" and place >= OPEN_STREAMS)
-        for place, name in enumerate(names)
-    ]
+    listed = [*found["measures"], *(found["clients"] if clients else ())]
+    by_who: dict[str, list[Mapping[str, Any]]] = {}
+    for measure in listed:
+        by_who.setdefault(measure["who"], []).append(measure)
+    names = sorted(by_who, key=lambda name: (name == "", name.startswith(CLIENT), _place(name, streams)))
+    told = [name for name in names if name]
+    return [_group(name, by_who[name], drawn, streams.get(name), stretch, folded=name in told[OPEN_STREAMS:]) for name in names]
+
+
+def _place(name: str, streams: Mapping[str, Stream]) -> int:
+    return list(streams).index(name) if name in streams else len(streams)
+
+
+def clients_apart(scenario: LoadScenario | None) -> bool:
+    """Whether some client label has more than one stream, so that its measures are not those of a stream."""
+    labels = [stream.client for stream in scenario.streams if stream.client] if scenario else []
+    return len(labels) != len(set(labels))
 
 
 def _group(
     name: str, measures: Sequence[Mapping[str, Any]], drawn: Forest, stream: Stream | None, stretch: float, *, folded: bool
 ) -> Group:
-    ordered = sorted(measures, key=lambda measure: _rank(name_of(measure).measure))
     rows, before = [], ""
-    for measure in ordered:
-        named = name_of(measure)
-        rows.append(measure_row(measure, drawn.marks.get(measure["key"]), first=named.measure != before))
-        before = named.measure
+    for measure in sorted(measures, key=_rank):
+        rows.append(measure_row(measure, drawn.marks.get(measure["key"]), first=measure["metric"] != before))
+        before = measure["metric"]
+    head = next((row for row in rows if row.statistic == "mean"), rows[0])
     return Group(
-        name=name,
-        what=stream_words(stream) if stream else "",
+        name=name.replace(CLIENT, "client ", 1) if name.startswith(CLIENT) else name,
+        what=_what(stream) if stream else "",
         limits=limit_words(stream, stretch) if stream else "",
         rows=tuple(rows),
-        headline=f"{rows[0].label} {rows[0].change}" + (f" ({rows[0].interval})" if rows[0].dot and rows[0].dot.low else ""),
+        headline=f"{head.label} {head.statistic} {head.change}, {head.verdict}",
         folded=folded,
     )
 
 
-def _rank(measure: str) -> int:
-    return MEASURE_ORDER.index(measure) if measure in MEASURE_ORDER else len(MEASURE_ORDER)
+def _what(stream: Stream) -> str:
+    client = f"; client {stream.client}" if stream.client and stream.client != stream.name else ""
+    return stream_words(stream) + client
+
+
+def _rank(measure: Mapping[str, Any]) -> tuple[int, int]:
+    metric, stat = measure["metric"], measure["stat"]
+    return (
+        MEASURE_ORDER.index(metric) if metric in MEASURE_ORDER else len(MEASURE_ORDER),
+        STATISTIC_ORDER.index(stat) if stat in STATISTIC_ORDER else len(STATISTIC_ORDER),
+    )
+
+
+# -- fairness ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FairRow:
+    """A measure of fairness of all streams (`who` is "") or of one."""
+
+    who: str
+    row: MeasureRow
+
+
+def fair_rows(measures: Sequence[Mapping[str, Any]], *, clients: bool) -> list[FairRow]:
+    """Of the whole block first, then metric by metric; of client labels only where they are not a stream each."""
+    order = list(dict.fromkeys(measure["metric"] for measure in measures))
+    listed = [measure for measure in measures if clients or not measure["who"].startswith(CLIENT)]
+    if not clients:
+        listed = [measure for measure in listed if measure["metric"] != "jain_clients"]
+    ordered = sorted(listed, key=lambda measure: (measure["who"] != "", order.index(measure["metric"])))
+    return [FairRow(measure["who"].replace(CLIENT, "client ", 1), measure_row(measure, None)) for measure in ordered]
 
 
 # -- charts of requests ------------------------------------------------------------------------------------------------
@@ -107,8 +151,8 @@ def request_figures(
             for arm in ("A", "B")
         }
         numbers = sorted({*arms["A"], *arms["B"]})
-        middles = [(pair, *(median(arms[arm][pair]) if pair in arms[arm] else None for arm in ("A", "B"))) for pair in numbers]
-        figures[f"fig-{key}-pairs"] = charts.pairs([(pair, a, b) for pair, a, b in middles], unit=kind.unit)
+        middles = [(pair, _middle(arms["A"], pair), _middle(arms["B"], pair)) for pair in numbers]
+        figures[f"fig-{key}-pairs"] = charts.pairs(middles, unit=kind.unit)
         flat = {arm: [value for each in pairs.values() for value in each] for arm, pairs in arms.items()}
         figures[f"fig-{key}-dist"] = charts.distribution(flat["A"], flat["B"], kind.unit, kind.what)
         counts = " and ".join(words.whole(len(flat[arm])) for arm in ("A", "B") if flat[arm])
@@ -116,6 +160,10 @@ def request_figures(
         planned = stream_words(streams[name]).split(";")[0] if name in streams else ""
         rows.append(ChartRow(key, name, planned, what, key >= OPEN_STREAMS))
     return rows, figures
+
+
+def _middle(pairs: Mapping[int, Sequence[float]], pair: int) -> float | None:
+    return median(pairs[pair]) if pair in pairs else None
 
 
 def measure_choice(wanted: str) -> str:

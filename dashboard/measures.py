@@ -36,33 +36,31 @@ KINDS = {
     "throughput": Kind("Generated tokens", "measures-of-a-stream", "1/s", rate=True),
     "requests": Kind("Requests done", "measures-of-a-stream", "1/s", rate=True),
     "makespan": Kind("All done", "makespan"),
+    "gap": Kind("Max service gap", "fairness-of-a-run"),
+    "wait": Kind("Longest wait", "fairness-of-a-run"),
+    "oldest_wait": Kind("Oldest wait", "fairness-of-a-run"),
+    "slowdown": Kind("Slowdown", "fairness-of-a-run", ""),
+    "jain_clients": Kind("Jain, tokens over clients", "fairness-of-a-run", "", rate=True),
+    "jain_streams": Kind("Jain, tokens over streams", "fairness-of-a-run", "", rate=True),
+    "jain_slowdown": Kind("Jain, slowdowns over streams", "fairness-of-a-run", "", rate=True),
+}
+#: of warm-behind-cold, whose blocks have one request of each role
+PAIR_KINDS = {
     "short_wall": Kind("Short request, E2E", "e2e"),
     "short_wait": Kind("Short request, wait", "wait"),
     "short_prompt": Kind("Short request, prompt time", "prompt-time"),
     "cold_wall": Kind("Cold request, E2E", "e2e"),
     "cold_prompt": Kind("Cold request, prompt time", "prompt-time"),
+    "makespan": Kind("Both done", "makespan"),
 }
 STATISTICS = {"mean": "mean", "p50": "median", "p95": "95th", "p99": "99th", "max": "largest", "": ""}
 DRAWN = ("ttft", "itl", "tpot", "e2e")  # what requests are drawn by
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """Whose measure (a stream, "" for the whole block), which, and which statistic of it."""
-
-    stream: str
-    measure: str
-    statistic: str
-
-    @property
-    def kind(self) -> Kind:
-        return KINDS.get(self.measure) or Kind(self.measure.replace("_", " "), "measures-of-a-stream")
-
-
-def name_of(measure: Mapping[str, Any]) -> Name:
-    """Of a measure of `workers.selectors.results`, by its key: "victim.ttft_p95", "victim.goodput", "makespan"."""
-    stream, _, rest = str(measure["key"]).rpartition(".")
-    head, _, last = rest.rpartition("_")
-    if head and last in STATISTICS:
-        return Name(stream, head, last)
-    return Name(stream, rest, "")
+def kind_of(measure: Mapping[str, Any]) -> Kind:
+    """Of a row of `workers.measure_rows.measure_row`; for a metric that came later than this table, what the row itself says."""
+    if measure["key"] in PAIR_KINDS and measure["label"] == PAIR_KINDS[measure["key"]].name:
+        return PAIR_KINDS[measure["key"]]
+    return KINDS.get(measure["metric"]) or Kind(
+        str(measure["label"]).rpartition(": ")[2], "measures-of-a-stream", measure["unit"], rate=measure["better"] == "higher"
+    )

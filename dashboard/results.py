@@ -12,14 +12,17 @@ from dashboard.charts import words
 from dashboard.charts.base import Figure
 from dashboard.charts.forest import Forest, Mark
 from dashboard.charts.pairs import Row, rows_of
-from dashboard.measures import STATISTICS, Kind, name_of
+from dashboard.measures import PAIR_KINDS, STATISTICS, Kind, kind_of
 from workers.analysis.paired import Ratio, Verdict
 
+MOST_TOLD = 4  # streams in the line over a timeline
+UNKNOWN_NOISE = "Nothing is known of the noise on this server: no run with two equal arms of about this size."
 # key of a measure -> what a run is about ("primary"), or what it must not harm ("guard")
 ROLES = {"short_wall": "primary", "cold_wall": "guard", "makespan": "guard"}
-# what a verdict's word is: of a time that is smaller or larger under B, and of a rate
-SHOWN = {False: ("faster", "slower"), True: ("fewer", "more")}
-MARKS = {"faster": "left", "slower": "right", "fewer": "left", "more": "right", "too few pairs": "info"}
+MARKS = {
+    **{"faster": "left", "slower": "right", "more even": "left", "less even": "right"},
+    **{"no difference shown": "same", "not enough runs": "info"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
-    """`first`: of its measure, whose name then stands before it. `anchor`: of the definition."""
+    """`first`: of its metric, whose name then stands before it. `anchor`: of the definition. `quiet`: nothing is shown."""
 
+    key: str
     label: str
     statistic: str
     anchor: str
@@ -43,10 +47,13 @@ class MeasureRow:
     a: Value
     b: Value
     change: str
-    interval: str
+    interval: Value
+    difference: Value
     n: int
     verdict: str
     mark: str
+    quiet: bool
+    noise: str  # why a difference that is shown may still be noise; ""
     dot: Mark | None
 
 
@@ -55,34 +62,56 @@ def measure_rows(measures: Sequence[Mapping[str, Any]], drawn: Forest) -> list[M
 
 
 def measure_row(measure: Mapping[str, Any], dot: Mark | None, *, first: bool = True) -> MeasureRow:
-    ratio = measure["ratio"] or {"median": None, "low": None, "high": None, "n": 0}
-    named = name_of(measure)
-    kind = named.kind
-    n = ratio["n"]
-    word = verdict_word(ratio, str(measure["verdict"]), rate=kind.rate)
+    """`measure` as `workers.measure_rows.measure_row` gives it."""
+    ratio, kind, word = measure["ratio"], kind_of(measure), str(measure["word"])
+    n = max(ratio["n"], measure["difference"]["n"])
+    quiet = word in ("no difference shown", "not enough runs")
     return MeasureRow(
+        key=measure["key"],
         label=kind.name,
-        statistic=STATISTICS[named.statistic],
+        statistic=STATISTICS.get(measure["stat"], measure["stat"]),
         anchor=kind.anchor,
         first=first,
-        role=ROLES.get(measure["key"], ""),
+        role=ROLES.get(measure["key"], "") if pair_of_two(measure) else "",
         unit=kind.unit,
         a=_value(measure["a"], kind, n),
         b=_value(measure["b"], kind, n),
         change=words.change(ratio["median"], kind.told) if ratio["median"] else "no ratio",
-        interval=words.interval(ratio["median"], ratio["low"], ratio["high"]) or "none yet",
+        interval=_interval(ratio),
+        difference=_difference(measure["difference"], kind),
         n=n,
         verdict=word,
         mark=MARKS.get(word, ""),
+        quiet=quiet,
+        noise=_noise(measure) if measure["below_floor"] and not quiet else "",
         dot=dot,
     )
 
 
-def verdict_word(ratio: Mapping[str, Any], verdict: str, *, rate: bool) -> str:
-    """Faster, slower (of a rate: more, fewer), no difference shown, or too few pairs."""
-    if verdict != Verdict.SHOWN or ratio["median"] is None:
-        return verdict
-    return SHOWN[rate][ratio["median"] > 1.0]
+def pair_of_two(measure: Mapping[str, Any]) -> bool:
+    """Whether it is one of warm-behind-cold's."""
+    return measure["key"] in PAIR_KINDS and measure["label"] == PAIR_KINDS[measure["key"]].name
+
+
+def _noise(measure: Mapping[str, Any]) -> str:
+    return f"Two equal arms differed by {measure['floor'] * 100:.1f} % in it, which is at least as much."
+
+
+def _interval(ratio: Mapping[str, Any]) -> Value:
+    text = words.interval(ratio["median"], ratio["low"], ratio["high"])
+    level = f"; covers {ratio['level'] * 100:.1f} %" if ratio.get("level") else ""
+    return Value(text or "none yet", f"of the median ratio over {ratio['n']} pairs{level}" if text else "too few pairs for one")
+
+
+def _difference(found: Mapping[str, Any], kind: Kind) -> Value:
+    """B minus A and its interval, in the unit shown."""
+    if found["value"] is None:
+        return Value("none yet", "no pair is done")
+    text = words.signed(found["value"] * kind.factor)
+    if found["low"] is not None:
+        low, high = (words.signed(found[name] * kind.factor) for name in ("low", "high"))
+        text += f" ({low} to {high})"
+    return Value(text, f"{kind.unit}: {found['method_words']}".removeprefix(": "))
 
 
 def _value(spread: Mapping[str, Any] | None, kind: Kind, n: int) -> Value:
@@ -133,28 +162,40 @@ def short_verdict(ratio: Ratio | None) -> str:
 
 
 def arm_sentence(block: Mapping[str, Any]) -> str:
-    """Over an arm's timeline: "short done after 23.4 s, cold after 25.4 s"."""
-    told = []
-    for role in ("short", "cold"):
-        for request in block.get("requests") or []:
-            if request["role"] == role:
-                done = request.get("done_at")
-                told.append(f"{role} done after {words.seconds(done - request['sent_at'])} s" if done else f"{role} not done")
+    """Over an arm's timeline: "short done after 23.4 s, cold after 25.4 s", of a load "victim 8 of 8 done by 9.1 s"."""
+    requests = block.get("requests") or []
+    roles = list(dict.fromkeys(str(request["role"]) for request in requests))
+    if set(roles) <= {"short", "cold"}:
+        told = [_one_done(role, request) for role in ("short", "cold") for request in requests if request["role"] == role]
+    else:
+        told = [_all_done(role, requests) for role in roles[:MOST_TOLD]]
+        told += [f"{len(roles) - MOST_TOLD} more streams"] if len(roles) > MOST_TOLD else []
     if left := block.get("left_out"):
         told.append(f"the last {words.whole(left)} iterations are not kept")
     return ", ".join(told)
+
+
+def _one_done(role: str, request: Mapping[str, Any]) -> str:
+    done = request.get("done_at")
+    return f"{role} done after {words.seconds(done - request['sent_at'])} s" if done else f"{role} not done"
+
+
+def _all_done(role: str, requests: Sequence[Mapping[str, Any]]) -> str:
+    mine = [request for request in requests if request["role"] == role]
+    ends = [request["done_at"] for request in mine if request.get("done_at") is not None]
+    begin = min(request["sent_at"] for request in requests)
+    by = f" by {words.seconds(max(ends) - begin)} s" if ends else ""
+    return f"{role} {len(ends)} of {len(mine)} done{by}"
 
 
 def notes(found: Mapping[str, Any]) -> list[str]:
     """Beside the verdict: how much two equal arms differ here, and what holds without the pairs that something touched."""
     noise = found["noise"]
     if found["arms"]["A"] == found["arms"]["B"] and not noise:
-        return ["Its arms are equal, so what differs between them is the noise of this server."]
-    return (
-        [noise["text"]]
-        if noise
-        else ["Nothing is known of the noise on this server: no run with two equal arms of about this size."]
-    )
+        known = "Its arms are equal, so what differs between them is the noise of this server."
+    else:
+        known = noise["text"] if noise else UNKNOWN_NOISE
+    return [known, *found["notes"]]
 
 
 def interval_head(measures: Sequence[Mapping[str, Any]]) -> str:
@@ -201,7 +242,7 @@ def timeline_arms(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def pair_choice(found: Mapping[str, Any], wanted: str) -> dict[str, Any]:
     """The pair whose timelines are shown and its neighbours to go to."""
-    numbers = [pair["pair"] for pair in found["pairs"]]
+    numbers = sorted({int(point[0]) for measure in found["measures"] for point in measure["points"]})
     number = found["pair"]
     if number not in numbers:
         return {"number": number, "all": numbers, "near": [], "typical": False, "held": False}
@@ -211,7 +252,8 @@ def pair_choice(found: Mapping[str, Any], wanted: str) -> dict[str, Any]:
     ]
     iterations = [step for block in found["timelines"].values() for step in block.get("iterations") or []]
     held = any(step.get("held") for step in iterations)
-    return {"number": number, "all": numbers, "near": near, "typical": wanted != str(number), "held": held}
+    typical = bool(found["pairs"]) and wanted != str(number)
+    return {"number": number, "all": numbers, "near": near, "typical": typical, "held": held}
 
 
 HEADLINE = re.compile(r"[0-9.]+\s(?:times|%) (?:sooner|later|less|longer)")

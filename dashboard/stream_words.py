@@ -43,25 +43,29 @@ def stage_words(stream: Stream, stage: int, stretch: float = 1.0) -> str:
 
 
 def _arrivals(stream: Stream) -> str:
+    """Of each kind of arrivals that a scenario can have."""
+    if isinstance(stream.arrivals, Trace):
+        speed = stream.arrivals.playback_speed
+        return f"{stream.arrivals.file}, {speed:g} times as fast" if speed != 1 else stream.arrivals.file
+    told = ""
     match stream.arrivals:
         case At(times=times):
-            return f"{len(times)} request{'s' if len(times) != 1 else ''} at set times"
+            told = f"{len(times)} request{'s' if len(times) != 1 else ''} at set times"
         case Closed(stages=None, concurrency=users, requests=count):
-            return f"{count} requests, {'one' if users == 1 else users} at a time"
+            told = f"{count} requests, {'one' if users == 1 else users} at a time"
         case Closed() as closed:
-            return f"{', '.join(str(level.concurrency) for level in closed.levels)} users one after the other"
+            told = f"{', '.join(str(level.concurrency) for level in closed.levels)} users one after the other"
         case Constant(rate=rate):
-            return f"{_rate(rate)} requests/s, even"
+            told = f"{_rate(rate)} requests/s, even"
         case Poisson(rate=rate):
-            return f"{_rate(rate)} requests/s, Poisson"
+            told = f"{_rate(rate)} requests/s, Poisson"
         case Gamma(rate=rate, cv=cv):
-            return f"{_rate(rate)} requests/s, gamma with cv {cv:g}"
+            told = f"{_rate(rate)} requests/s, gamma with cv {cv:g}"
         case Ramp(from_rate=low, to_rate=high):
-            return f"{_rate(low)} to {_rate(high)} requests/s"
+            told = f"{_rate(low)} to {_rate(high)} requests/s"
         case Stages(stages=stages):
-            return f"{', '.join(_rate(stage.rate) for stage in stages)} requests/s one after the other"
-        case Trace(file=file, playback_speed=speed):
-            return f"{file}, {speed:g} times as fast" if speed != 1 else file
+            told = f"{', '.join(_rate(stage.rate) for stage in stages)} requests/s one after the other"
+    return told
 
 
 def _rate(rate: float) -> str:

@@ -15,7 +15,6 @@ THICK = 0.66
 GAP_S = 0.02  # stretches closer than this are one
 ROOM = 0.3  # of the axis that a sentence inside a lane needs
 MOST_READOUTS = 2000
-FEW_DONE = 3  # with more requests a slot's ends are ticks instead of words
 LONGEST_NAME = 12  # of a stream before its lane; the readout has the whole
 SEVERAL = "several"
 GUTTER, NARROW_GUTTER = 104, 76  # px left of the plot, for the slots' names
@@ -178,8 +177,8 @@ def _traces(row: int, lane: Lane) -> list[dict[str, Any]]:
         traces.append(line(row, lane.waiting, {"color": "--ink-3", "width": 1.4}, "waiting"))
     if lane.queued:
         traces.append(line(row, lane.queued, {"color": "--ink-3", "width": 1.4, "dash": "2px,3px"}, "queued"))
-    if len(lane.done) > FEW_DONE:
-        traces.append(marks(row, lane.done, "line-ns", "--ink", "done"))
+    if len(lane.done) > 1:
+        traces.append(marks(row, sorted(lane.done)[:-1], "line-ns", "--ink", "done"))
     return traces
 
 
@@ -241,7 +240,7 @@ def _notes(row: int, lane: Lane, over: Span) -> list[dict[str, Any]]:
             notes.append(
                 base.note(longest[0] + 0.02 * width, row, _wait_words(lane), xanchor="left", bgcolor="--bg", borderpad=2)
             )
-    for moment in lane.done if len(lane.done) <= FEW_DONE else ():
+    for moment in sorted(lane.done)[-1:]:
         if (over[1] - moment) / width > 0.035:
             notes.append(base.note(moment, row, "done", xanchor="left", xshift=6))
     return notes

@@ -22,6 +22,13 @@ def seconds(value: float | None) -> str:
     return f"{value:.{digits}f}" if digits else whole(value)
 
 
+def signed(value: float) -> str:
+    """As `seconds`, with its sign: "+0.17", "−1.09"; three digits behind the point below a hundredth."""
+    size = abs(value)
+    text = f"{size:.3f}" if 0 < size < 0.01 else seconds(size)
+    return f"{'+' if value > 0 else MINUS if value < 0 else ''}{text}"
+
+
 def span(value: float) -> str:
     """A duration with its unit: "40 ms", "4.9 s", "41 min 40 s", "2 h 5 min"."""
     if value < 0.1:

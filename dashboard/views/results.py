@@ -96,11 +96,13 @@ def _load_context(request: Request, run: Run, found: dict[str, Any], drawn: Any)
     measure = load_page.measure_choice(request.GET.get("measure", ""))
     rows, figures = load_page.request_figures(sample_values.by_stream(run, measure), measure, scenario)
     levels = load_page.levels(found["stages"], found["carries"], scenario, stretch, found["arms"])
+    clients = load_page.clients_apart(scenario)
     says, outcomes = load_page.outcomes(found["outcomes"])
     drawings: dict[str, Figure] = {**figures, **{f"fig-levels-{at}": each.figure for at, each in enumerate(levels)}}
     return {
         "scenario": scenario,
-        "groups": load_page.groups(found["measures"], drawn, scenario, stretch),
+        "groups": load_page.groups(found, drawn, scenario, stretch, clients=clients),
+        "fair_rows": load_page.fair_rows(found["fairness"]["measures"], clients=clients),
         "measure": measure,
         "measure_kind": KINDS[measure],
         "measure_choices": [(key, KINDS[key].name) for key in DRAWN],

@@ -50,7 +50,7 @@ class Ask:
 
 def victim_and_attacker(scale: float = 1.0) -> list[Ask]:
     long = [Ask("attacker", 0, place, round(12_000 * scale), 4, None if place else 0.0) for place in range(3)]
-    short = [Ask("victim", 1, place, 200, 32, None if place else 0.5, 0.3) for place in range(8)]
+    short = [Ask("victim", 1, place, 200, 4, None if place else 0.5, 0.3) for place in range(8)]
     return [*long, *short]
 
 
