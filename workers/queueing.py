@@ -73,3 +73,11 @@ def _release(run: Run) -> bool:
         return False
     runlog.note(run.pk, "Its turn has come: sent to the workers.", source="dispatcher")
     return True
+
+
+def before(run: Run) -> list[Run]:
+    """The runs that have the server of a waiting run before it does, the one that has it now first."""
+    server = Run.objects.select_related("server").filter(server=run.server_id)
+    due = list(_due(timezone.now()).filter(server=run.server_id).select_related("server"))
+    place = next((at for at, each in enumerate(due) if each.pk == run.pk), len(due))
+    return [*server.filter(state__in=ACTIVE), *due[:place]]

@@ -15,9 +15,8 @@ from django.views.decorators.csp import csp_override
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from dashboard import results, run_list, run_page, sample_table
+from dashboard import live_run, run_list
 from dashboard import roles as who
-from dashboard.charts import words
 from dashboard.roles import Role, at_least
 from dashboard.views import results as results_views
 from dashboard.views.results import Request, run_or_404
@@ -60,25 +59,15 @@ def run(request: Request, pk: int) -> HttpResponse:
     if request.htmx and request.htmx.target == "progress":
         if not shown.active:
             return HttpResponseClientRefresh()
-        return render(request, "experiments/_live.html#progress", _live_context(request, shown))
+        return render(request, "experiments/_polled.html", _live_context(request, shown))
     context = _live_context(request, shown) if shown.active else results_views.result_context(request, shown)
     return render(request, "experiments/run.html", context)
 
 
 def _live_context(request: Request, shown: Run) -> dict[str, Any]:
-    found = selectors.results(shown)
-    now = timezone.now()
-    _, samples = sample_table.as_samples(selectors.sample_rows(shown))
-    figures = results.pair_figures(found["pairs"], shown.repetitions)
-    age = run_page.heartbeat_age(shown, now)
     return {
-        **results_views.frame_of(request, shown, found),
-        "facts": run_page.facts(shown, now),
-        "progress_words": run_page.progress_words(shown),
-        "slow_words": run_page.slow_words(shown, now),
-        "heartbeat_age": words.span(age) if age is not None else "",
-        "log": run_page.log_of(samples, found["arms"]),
-        "figures": {name: figure for name, figure in figures.items() if name.endswith("-pairs")},
+        **results_views.frame_of(request, shown, live_run.found_of(shown)),
+        **live_run.context(shown, timezone.now()),
     }
 
 
@@ -91,7 +80,7 @@ def run_stop(request: Request, pk: int) -> HttpResponse:
     shown = run_or_404(pk)
     if not shown.active:
         return HttpResponseClientRefresh()
-    return render(request, "experiments/_live.html#progress", _live_context(request, shown))
+    return render(request, "experiments/_polled.html", _live_context(request, shown))
 
 
 @require_safe
