@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from engine.backends.base import Backend, BackendOptions, ModelError
 from engine.backends.simulated import CostModel, SimulatedBackend
 from engine.clock import Clock
+
+log = logging.getLogger("engine")
 
 SPINS = "100000"  # about 2 ms: longer than any pause between two steps, shorter than a time slice
 
@@ -32,6 +35,8 @@ def create_backend(kind: str, model_path: Path | None, options: BackendOptions, 
     Raises ModelError with one sentence for the operator when the model cannot be served or the kind is unknown.
     """
     if kind == "simulated":
+        if options.draft is not None:
+            log.warning("The simulated backend computes no model, so it loads no draft model either")
         return SimulatedBackend(options, CostModel(), clock)
     if kind != "llama":
         raise ModelError(f"There is no backend called {kind}: use llama or simulated.")

@@ -48,8 +48,8 @@ class FileRoutes:
         }
 
     def _in_use(self) -> dict[str, str]:
-        draft, info = self._state.options.files.draft, self._state.live.backend.info
-        used = {str(draft.path): "draft"} if draft is not None else {}
+        info = self._state.live.backend.info
+        used = {info.draft.path: "draft"} if info.draft is not None else {}
         return {**used, info.path: "model"} if info.path else used
 
     def _check(self, names: dict[str, str], mode: Mode) -> dict[str, Any]:
