@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +12,12 @@ from workers.analysis import paired
 from workers.analysis.load import BlockLoad, Limits, StageRow, Times, block_load, compare, saturation, stage_rows
 from workers.analysis.load_sentences import chance_sentence, floor_sentence, load_sentence
 from workers.analysis.naming import CLIENT
+from workers.analysis.search_sentences import search_sentence
 from workers.analysis.sentences import floor_words
 from workers.analysis.summary import Measure
+from workers.load.tally import Tally
+from workers.load.tally import block_load as tally_load
+from workers.load.tally import stage_rows as tally_stages
 from workers.measure_rows import measure_row
 from workers.models import Block, Run, Sample
 from workers.scenarios.reading import read
@@ -29,19 +33,21 @@ def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
     `measures` has those of the streams and of the whole block (groups "times" and "rates"), `clients` the same of each client
     label, `fairness` {"measures" (of group "fairness", of streams, clients and the block), "alone" ({stream: seconds} of a
     request by itself), "unknown" (why there is no slowdown, or "")}; each as `workers.measure_rows.measure_row` gives it.
-    Besides: `outcomes` {arm: {stream: {outcome: count}}}, `stages` and `carries` by arm.
+    Besides: `outcomes` {arm: {stream: {outcome: count}}}, `stages` and `carries` by arm, and `searches` {arm: [of each block, as
+    `workers.searching.Searching.found` gives it]} of a scenario that searches for a rate: its other measures are not compared,
+    since the arms were not sent the same rates.
     """
     limits = limits_of(run)
     blocks, floor = _blocks(run)
     alone = run.conditions.get("alone") or {}
     complete = {number: arms for number, arms in blocks.items() if set(arms) == {"A", "B"}}
-    both = [(block_load(arms["A"], limits, alone), block_load(arms["B"], limits, alone)) for arms in complete.values()]
-    equal = [(block_load(first, limits, alone), block_load(second, limits, alone)) for first, second in floor]
+    both = [(_load(arms["A"], limits, alone), _load(arms["B"], limits, alone)) for arms in complete.values()]
+    equal = [(_load(first, limits, alone), _load(second, limits, alone)) for first, second in floor]
     measures = compare(both, equal, run.seed, list(complete))
     of_streams = [each for each in measures if not each.name.who.startswith(CLIENT) and each.name.told.group != "fairness"]
     shown = pair if pair in complete else next(iter(complete), None)
-    arms = {arm: [row for each in blocks.values() for row in each.get(arm, ())] for arm in "AB"}
-    stages = {arm: stage_rows(rows, limits) for arm, rows in arms.items()}
+    stages = {arm: _stages([each[arm] for each in blocks.values() if arm in each], limits) for arm in "AB"}
+    searches = {arm: [found for each in blocks.values() if arm in each and (found := each[arm].search)] for arm in "AB"}
     warnings = [*run.warnings, floor_sentence(measures)]
     return {
         "pairs": [],
@@ -55,7 +61,9 @@ def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
             "alone": alone,
             "unknown": "" if alone else NOT_ALONE,
         },
-        "verdict": load_sentence(measures, list(limits), labels[1], run.policy_a == run.policy_b),
+        "verdict": search_sentence(searches, labels, measures)
+        if any(searches.values())
+        else load_sentence(measures, list(limits), labels[1], run.policy_a == run.policy_b),
         "arms": {"A": labels[0], "B": labels[1]},
         "method": paired.METHOD,
         "noise": floor_noise(of_streams, run, len(floor)),
@@ -67,6 +75,7 @@ def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
         "outcomes": {arm: _outcomes([each[0 if arm == "A" else 1] for each in both]) for arm in "AB"},
         "stages": {arm: [asdict(row) for row in rows] for arm, rows in stages.items()},
         "carries": {arm: _carried(rows) for arm, rows in stages.items()},
+        "searches": searches,
     }
 
 
@@ -89,24 +98,55 @@ def limits_of(run: Run) -> dict[str, Limits]:
     return found
 
 
-type Arms = dict[str, list[Times]]
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is there of a block: its requests that count, or the tally of a large load; and what its search found."""
+
+    rows: list[Times]
+    tally: Tally | None
+    search: Json | None
 
 
-def _blocks(run: Run) -> tuple[dict[int, Arms], list[tuple[list[Times], list[Times]]]]:
-    """Counted requests of each finished block by pair and arm, and of each complete pair of the floor."""
+type Arms = dict[str, Kept]
+
+
+def _blocks(run: Run) -> tuple[dict[int, Arms], list[tuple[Kept, Kept]]]:
+    """Of each finished block by pair and arm, and of each complete pair of the floor."""
     blocks: dict[int, Arms] = defaultdict(dict)
-    floor: dict[int, list[list[Times]]] = defaultdict(list)
+    floor: dict[int, list[Kept]] = defaultdict(list)
     finished = run.blocks.exclude(arm="").filter(finished_at__isnull=False, interrupted=False)
     for block in finished.defer("timeline").prefetch_related("samples").order_by("index"):
         if block.floor:
-            floor[block.floor].append(_rows(block))
+            floor[block.floor].append(_kept(block))
         else:
-            blocks[block.pair][block.arm] = _rows(block)
+            blocks[block.pair][block.arm] = _kept(block)
     return dict(blocks), [(sides[0], sides[1]) for sides in floor.values() if len(sides) == 2]
 
 
-def _rows(block: Block) -> list[Times]:
-    return [times_of(sample) for sample in block.samples.all() if sample.counted]
+def _kept(block: Block) -> Kept:
+    rows = [times_of(sample) for sample in block.samples.all() if sample.counted]
+    return Kept(rows, Tally.of_json(block.tally) if block.tally else None, block.search)
+
+
+def _load(kept: Kept, limits: dict[str, Limits], alone: dict[str, float]) -> BlockLoad:
+    found = block_load(kept.rows, limits, alone) if kept.tally is None else tally_load(kept.tally, limits)
+    if kept.search is None:
+        return found
+    low = kept.search["low_per_s"]
+    values = {} if low is None else {(kept.search["stream"], "capacity"): low}
+    return BlockLoad(values, found.outcomes, found.counts)
+
+
+def _stages(blocks: Sequence[Kept], limits: dict[str, Limits]) -> list[StageRow]:
+    """Of all blocks of an arm together; none of searches, whose tries have other rates in each block."""
+    if any(each.search for each in blocks):
+        return []
+    if any(each.tally is not None for each in blocks):
+        whole = Tally()
+        for each in blocks:
+            whole.merge(each.tally or Tally())
+        return tally_stages(whole, limits)
+    return stage_rows([row for each in blocks for row in each.rows], limits)
 
 
 def times_of(sample: Sample) -> Times:

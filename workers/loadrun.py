@@ -19,6 +19,7 @@ from workers.analysis.order import Step
 from workers.conducting import Conductor
 from workers.errors import RunFailed
 from workers.load import search
+from workers.load.alone import alone_plan
 from workers.load.dialects import Chat, lacks
 from workers.load.planned import Piece, Plan, Planned, Scaling
 from workers.load.progress import merged
@@ -89,6 +90,7 @@ class LoadRun(Conductor):
         prompt_ms = last.timings.get("prompt_ms")
         seconds = prompt_ms / 1000.0 if isinstance(prompt_ms, int | float) and prompt_ms > 0 else wall_s
         self._fit(max(1.0, computed / max(seconds, 1e-6)))
+        self._alone(block)
         recording.close_block(block, {"iterations": [], "left_out": 0, "requests": request_rows(block)}, [])
 
     def _tokens_a_word(self) -> float:
@@ -138,6 +140,20 @@ class LoadRun(Conductor):
         }
         self.keep_conditions(conditions, scale=scale)
 
+    def _alone(self, block: Block) -> None:
+        """What slowdowns are measured against. A stream whose request does not end well alone has none."""
+        self.say(0, "Calibration: a request of each stream alone")
+        plan = alone_plan(self.sender.plan(1, "alone", self.scaling))
+        add_records(block, self.sender.warm(plan, self.limit_s), frozenset(), role="warm")
+        load = self.sender.send(plan, self.limit_s)
+        add_records(block, load.records, frozenset())
+        alone = {
+            record.request.stream: record.answer.done_at - record.answer.sent_at
+            for record in load.records
+            if record.answer.outcome is Outcome.OK and record.answer.done_at is not None
+        }
+        self.keep_conditions({**self.run.conditions, "alone": alone})
+
     def _auto_scale(self, speed: float) -> float:
         def needed(scale: float) -> int:
             return self.sender.plan(1, "1A", Scaling(scale)).context_needed
@@ -162,17 +178,16 @@ class LoadRun(Conductor):
         add_records(block, warm, frozenset(), role="warm")
         mark = self.mark() if self.is_engine else 0
         started_at = self.clock.now()
-        timeline: dict[str, Any] = {}
         if search.search_of(self.scenario) is None:
             report = self._send(self._order(block, step))
         else:
-            report, timeline["search"] = self._search(block, step)
+            report, block.search = self._search(block, step)
         iterations = self._iterations(step.where, mark, step.index, version)
         self._judge(step.where, report)
         if report.tally.parts:
             block.tally = report.tally.as_json()
-            block.save(update_fields=["tally"])
-        timeline |= {**shortened(iterations, self.clock_offset_s), "requests": request_rows(block), "started_at": started_at}
+        block.save(update_fields=["tally", "search"])
+        timeline = {**shortened(iterations, self.clock_offset_s), "requests": request_rows(block), "started_at": started_at}
         recording.close_block(block, timeline, [])
 
     # -- parts of a step ----------------------------------------------------------------------------------------------
@@ -218,8 +233,9 @@ class LoadRun(Conductor):
             self.say(step.index, f"{step.where}: try {searching.count + 1}, {rate / self.scaling.time:.3g} requests a second")
             report = self._send(self._order(block, step, rate, searching.count))
             whole.merge(report)
-            if text := _behind(report):
-                self.warn(f"{step.where}: at {rate / self.scaling.time:.3g} requests a second {text} The search ended there.")
+            if (report.behind.percentile(0.99) or 0.0) > searching.behind_s:
+                told = f"{step.where}: at {rate / self.scaling.time:.3g} requests a second {_behind(report)}"
+                self.warn(f"{told} That says nothing of the server, so the search ended there.")
                 break
             searching.take(rate, block, report)
         return whole, searching.found()

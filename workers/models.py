@@ -111,6 +111,7 @@ class Block(models.Model):
     finished_at = models.DateTimeField(null=True)
     timeline = models.JSONField(default=dict)
     tally = models.JSONField(default=dict)  # of a large load, whose requests are not all kept: see workers.load.tally
+    search = models.JSONField(null=True)  # what the search for a rate found, see workers.searching
     interrupted = models.BooleanField(default=False)  # the server restarted within it: kept, and left out of what is compared
     warnings = models.JSONField(default=list)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.analysis.load import Limits
+from workers.analysis.load import BEHIND_S, Limits
 from workers.load import search
 from workers.load.planned import Scaling
 from workers.load.search import Try
@@ -12,6 +12,9 @@ from workers.load_results import times_of
 from workers.models import Block
 from workers.scenarios.streams import LoadScenario
 from workers.sending import Report
+
+
+BEHIND_SHARE = 0.05  # of the tightest limit: a generator that is later than that measures itself
 
 
 class Searching:
@@ -27,6 +30,12 @@ class Searching:
         self._tries: list[Try] = []
         slo = next(stream.slo for stream in scenario.streams if stream.name == self._stream)
         self._limits = Limits(**{name: None if limit is None else limit * scaling.time for name, limit in slo or ()})
+
+    @property
+    def behind_s(self) -> float:
+        """The dispatch delay, of 99 of 100 requests, from which on a try says nothing of the server."""
+        limits = (self._limits.ttft_s, self._limits.e2e_s)
+        return max(BEHIND_S, BEHIND_SHARE * min((limit for limit in limits if limit is not None), default=0.0))
 
     @property
     def count(self) -> int:

@@ -31,6 +31,7 @@ METRICS = {
     "goodput": Metric("goodput", "1/s", "higher", "rates"),
     "throughput": Metric("generated tokens a second", "1/s", "higher", "rates"),
     "requests": Metric("requests done a second", "1/s", "higher", "rates"),
+    "capacity": Metric("highest rate carried", "1/s", "higher", "rates"),
     "makespan": Metric("All done"),
     "gap": Metric("max service gap", group="fairness"),
     "wait": Metric("longest wait", group="fairness"),

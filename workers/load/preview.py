@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from workers.load.planned import AnswerOf, File, Plan, Planned
-from workers.scenarios.parts import At, Closed, Constant, Gamma, Poisson, Ramp, Stages, Trace
+from workers.scenarios.parts import At, Closed, Constant, Gamma, Poisson, Ramp, Search, Stages, Trace
 from workers.scenarios.streams import LoadScenario, Stream
 
 GENERATED_WEIGHT = 8.0
@@ -50,6 +50,8 @@ def _arrivals(stream: Stream) -> float:
             return len(arrivals.times)
         case Closed():
             return sum(level.requests for level in arrivals.levels)
+        case Search():  # its first try
+            return arrivals.from_rate * arrivals.for_s
         case Constant() | Poisson() | Gamma():
             return arrivals.rate * arrivals.for_s
         case Ramp():
@@ -58,7 +60,6 @@ def _arrivals(stream: Stream) -> float:
             return sum(stage.rate * stage.for_s for stage in arrivals.stages)
         case Trace():
             return arrivals.limit
-    return 0.0
 
 
 def preview(plan: Plan, speed: float) -> Preview:

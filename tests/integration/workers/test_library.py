@@ -61,14 +61,21 @@ def test_it_runs_with_two_arms_and_every_request_is_accounted_for(
     planned = run.conditions["planned"]["requests"]
     for block in run.blocks.filter(pair=1):
         samples = list(block.samples.exclude(role="warm"))
-        tries = block.timeline.get("search", {}).get("tries")
-        assert len(samples) == (planned if tries is None else sum(each["requests"] for each in tries))
+        tries = None if block.search is None else block.search["tries"]
+        if tries is None:
+            assert len(samples) == planned
+        else:  # a try for which a loaded machine was too slow is kept as well, and none of the search
+            assert len(samples) >= sum(each["requests"] for each in tries)
         assert {sample.outcome for sample in samples} <= {"ok", "cancelled"}
         assert all(sample.n_generated for sample in samples if sample.outcome == "ok")
     found = selectors.results(run)
     assert found["complete_pairs"] == 1
     compared = {measure["key"] for measure in found["measures"] if measure["ratio"]["n"] == 1}
-    assert {"makespan", "throughput"} < compared
+    if name == "saturation":
+        assert [len(found["searches"][arm]) for arm in "AB"] == [1, 1]
+        assert compared <= {"request.capacity"}
+    else:
+        assert {"makespan", "throughput"} < compared
     assert not any(slot["is_processing"] for slot in small_engine.get("/slots"))
 
 
