@@ -78,7 +78,7 @@ def _lane(name: str, slot: int | None, own: Sequence[Arrival], width: float) -> 
     single = len(own) <= FEW
     if single:
         arrivals = tuple(Bar(_at(each.at_s, width), 0.0, 100.0, each.sure) for each in own)
-        work = tuple(Bar(_at(each.at_s, width), max(0.2, _at(each.work_s, width)), 45.0, each.sure) for each in own)
+        work = tuple(_work(each, width) for each in own)
     else:
         counts = [0] * BINS
         for each in own:
@@ -87,6 +87,11 @@ def _lane(name: str, slot: int | None, own: Sequence[Arrival], width: float) -> 
         arrivals = tuple(_bin(place, count / most, sure) for place, count in enumerate(counts) if count)
         work = ()
     return Lane(name, slot, _says(own), single, work, arrivals)
+
+
+def _work(each: Arrival, width: float) -> Bar:
+    at = _at(each.at_s, width)
+    return Bar(at, min(max(0.2, _at(each.work_s, width)), 100.0 - at), 45.0, each.sure)
 
 
 def _says(own: Sequence[Arrival]) -> str:
