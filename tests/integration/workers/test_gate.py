@@ -1,0 +1,78 @@
+"""The command as a gate for scripts: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from scheduler_api.models import Server
+from workers import experiments, steps
+from workers.models import Run, RunState
+
+SMALL = ("run", "warm-behind-cold", "--server", "bench", "--pairs", "1", "--floor", "1", "--scale", "0.008", "--arms", "A,B")
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is conducted where it is started, without a broker between."""
+    monkeypatch.setattr(experiments, "send", lambda run: steps.conduct(run.pk, "test"))
+
+
+def gate(*more: str) -> tuple[int, str]:
+    out = StringIO()
+    try:
+        call_command("experiment", *SMALL, *more, stdout=out, stderr=StringIO())
+    except SystemExit as end:
+        return int(str(end.code)), out.getvalue()
+    return 0, out.getvalue()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_gate_that_is_met_and_one_that_is_not(server: Server) -> None:
+    code, told = gate("--json", "--assert", "short.wall.p50 ratio>=0.01", "--assert", "makespan b<=60s")
+    found = json.loads(told)
+    assert (code, found["code"], found["failure"]) == (0, 0, "")
+    assert [answer["met"] for answer in found["assertions"]] == [True, True]
+    run = Run.objects.get(pk=found["run"])
+    assert (run.state, run.floor, run.progress_done) == (RunState.FINISHED, 1, 5)
+    assert (run.policy_a, run.policy_b) == ({"prefill_order": "physical"}, {"prefill_order": "rotating"})
+    assert [(block.floor, block.pair, block.arm) for block in run.blocks.order_by("index")] == [
+        (0, 0, ""),
+        (1, 0, "A"),
+        (1, 0, "A"),
+        (0, 1, "A"),
+        (0, 1, "B"),
+    ]
+    assert found["result"]["floor_pairs"] == 1
+    assert found["result"]["noise"]["run"] == run.pk
+    assert {measure["floor"] is not None for measure in found["result"]["measures"]} == {True}
+
+    code, told = gate("--assert", "short.wall.p50 ratio>=1000", "--assert", "makespan b<=60s")
+    assert code == 1
+    assert "not met: short.wall.p50 ratio>=1000: " in told
+    assert "\nmet: makespan b<=60s: " in told
+
+
+def test_wrong_words_end_with_two_before_anything_is_sent(server: Server) -> None:
+    for words, told in (
+        (("--assert", "victim.ttft.p50 ratio>=2"), "streams are short, cold"),
+        (("--assert", "short.wall.p50 better"), "is no assertion"),
+        (("--arms", "A"), "needs two arms"),
+        (("--server", "nobody"), "No server is registered"),
+        (("--floor", "99"), "between 0 and 20, not 99"),
+    ):
+        with pytest.raises(CommandError, match=told) as caught:
+            gate(*words)
+        assert caught.value.returncode == 2
+    assert not Run.objects.exists()
+
+
+def test_a_run_that_takes_too_long_is_stopped_and_ends_with_two(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "send", lambda run: None)
+    with pytest.raises(CommandError, match="has no result to judge: it took longer than allowed") as caught:
+        gate("--timeout", "0.01")
+    assert caught.value.returncode == 2
+    assert Run.objects.get().state == RunState.STOPPED
