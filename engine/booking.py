@@ -31,7 +31,10 @@ class Booking:
             if handle is None or handle.text.stopped_by:
                 continue
             reason = emit(handle, token, now)
-            if reason is not None and (finished := self._scheduler.finish(handle.task_id, reason, now)) is not None:
+            if reason is None:
+                continue
+            finished = self._scheduler.finish(handle.task_id, reason, now, handle.n_decoded)
+            if finished is not None:
                 self.end(finished)
         for finished in settlement.finished:
             self.end(finished)

@@ -5,12 +5,12 @@ Used by the loop thread alone, but for `task_of`, which only looks things up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from engine.backends.base import Backend
 from engine.delivery import Chunk, Done, Event, Handle, PromptProgress
 from engine.meters import Meters
-from engine.scheduler.plan import ErrorType, Finished, FinishReason, Plan, Progress, TokenProbs
+from engine.scheduler.plan import ErrorType, Finished, FinishReason, Outcome, Plan, Progress
 
 MOST_UNREAD = 32  # tokens whose text nobody waits for
 
@@ -41,11 +41,14 @@ class Outbox:
             if handle.progress:
                 self.events.append(PromptProgress(handle, start.n_past, start.n_past, now))
 
-    def note_probs(self, found: Mapping[int, TokenProbs]) -> None:
+    def note_probs(self, outcome: Outcome) -> None:
         """A first token may be held back; what belongs to it waits with its task."""
-        for slot, probs in found.items():
+        for slot, probs in (outcome.probs or {}).items():
             if (handle := self._by_slot.get(slot)) is not None:
                 handle.drawn.append(probs)
+        for slot, listed in (outcome.run_probs or {}).items():
+            if (handle := self._by_slot.get(slot)) is not None:
+                handle.drawn.extend(listed)
 
     def note_prompts_done(self, plan: Plan, now: float) -> None:
         handles = self.handles

@@ -231,8 +231,8 @@ class Runner:
         outcome, error = self._compute(plan)
         ran = self.clock.now()
         with self._lock:
-            if outcome is not None and outcome.probs:
-                self._outbox.note_probs(outcome.probs)
+            if outcome is not None and outcome.probs is not None:
+                self._outbox.note_probs(outcome)
             settlement = self._failed(plan, error, ran) if outcome is None else self._scheduler.settle(plan, outcome, ran)
             self.books.absorb(plan, settlement, ran)
             took_ms = ((planned - began) * 1e3, (ran - planned) * 1e3, (self.clock.now() - ran) * 1e3)

@@ -112,6 +112,8 @@ class ModelInfo:
     add_sep: bool = False
     rerank_template: str = ""  # of a query and a document, where the model has one
     draft: DraftInfo | None = None  # None: no draft was asked for
+    can_draft: bool = True  # the memory can take back the last few tokens, so they may be drafted ones
+    draft_model: bool = False  # one is loaded that can draft
 
 
 class BackendError(Exception):

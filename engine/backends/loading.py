@@ -17,6 +17,7 @@ from cyllama.llama import llama_cpp
 from engine.backends.base import BackendOptions, DraftInfo, DraftOptions, FimTokens, ModelError, ModelInfo
 from engine.backends.modes import pooling_name, set_modes
 from engine.drafts import DraftError, DraftInvalid, Prepared, prepare
+from engine.scheduler.policy import MOST_DRAFTED
 
 log = logging.getLogger("engine")
 
@@ -78,7 +79,7 @@ def make_context(model: llama_cpp.LlamaModel, options: BackendOptions) -> llama_
     params.n_ubatch = options.n_ubatch
     params.n_threads = threads
     params.n_threads_batch = options.n_threads_batch or threads
-    params.n_outputs_max = options.n_slots
+    params.n_outputs_max = options.n_slots + MOST_DRAFTED  # one row a slot, and one behind each drafted token
     params.swa_full = False
     set_modes(params, options)
     try:
@@ -108,6 +109,7 @@ def describe(
         n_params=int(model.n_params),
         size_bytes=int(model.size),
         can_trim=not (model.is_recurrent() or model.is_hybrid() or model.n_swa),
+        can_draft=not (model.is_recurrent() or model.is_hybrid()),
         bos=bos,
         add_bos=bool(vocab.get_add_bos()),
         bos_text=_text(vocab, bos),

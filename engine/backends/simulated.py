@@ -43,7 +43,7 @@ _PARTS = re.compile(r"</?s>| [a-z]+|.", re.DOTALL)
 @dataclass(frozen=True, slots=True)
 class CostModel:
     """What a batch costs, in seconds: `batch` once, alpha + beta * depth for each prompt token at that depth in its slot, and
-    decode + beta * depth for each generated one.
+    decode + beta * depth for each generated one; a drafted token costs what one of a prompt does.
 
     The defaults are fitted to a published run of a 35B mixture model on a laptop (1044 prompt tokens/s at depth 0).
     """
@@ -55,8 +55,8 @@ class CostModel:
 
     def entry_s(self, entry: Entry) -> float:
         n = len(entry.tokens)
-        each = self.alpha if entry.kind is EntryKind.PROMPT else self.decode
-        return n * each + self.beta * (n * entry.pos + n * (n - 1) / 2)
+        first = self.alpha if entry.kind is EntryKind.PROMPT else self.decode
+        return first + (n - 1) * self.alpha + self.beta * (n * entry.pos + n * (n - 1) / 2)
 
     def plan_s(self, plan: Plan) -> float:
         return self.batch + sum(self.entry_s(entry) for entry in plan.entries)
@@ -87,14 +87,32 @@ class SimulatedBackend:
         if plan.group is not None and plan.group.type in VECTOR_TYPES:
             return Outcome(vectors=self._vectors(plan.entries))
         tokens: dict[int, int] = {}
+        runs: dict[int, tuple[int, ...]] = {}
         for entry in plan.entries:
+            if entry.kind is EntryKind.GENERATION and len(entry.tokens) > 1:
+                runs[entry.slot] = self._checked(entry)
+                continue
             self._write(entry)
             for slot in (entry.slot, *entry.copy_to) if entry.output else ():
-                tokens[slot] = FIRST_WORD + _mix(self._cells[slot][-1] ^ self._seeds[slot]) % len(WORDS)
+                tokens[slot] = self._draw(slot)
         if not any(self._n_probs):
-            return Outcome(tokens)
-        certain = {slot: TokenProbs(token, 0.0, ((token, 0.0),)) for slot, token in tokens.items() if self._n_probs[slot]}
-        return Outcome(tokens, probs=certain)
+            return Outcome(tokens, runs=runs or None)
+        probs = {slot: _certain(token) for slot, token in tokens.items() if self._n_probs[slot]}
+        run_probs = {slot: [_certain(token) for token in run] for slot, run in runs.items() if self._n_probs[slot]}
+        return Outcome(tokens, probs=probs, runs=runs or None, run_probs=run_probs or None)
+
+    def _draw(self, slot: int) -> int:
+        return FIRST_WORD + _mix(self._cells[slot][-1] ^ self._seeds[slot]) % len(WORDS)
+
+    def _checked(self, entry: Entry) -> tuple[int, ...]:
+        """The tokens drawn behind each of the entry's, until a drafted one differs; it and those behind it are not kept."""
+        run: list[int] = []
+        for place, token in enumerate(entry.tokens):
+            if place and token != run[-1]:
+                break
+            self._write(entry._replace(tokens=(token,)))
+            run.append(self._draw(entry.slot))
+        return tuple(run)
 
     def _vectors(self, entries: Sequence[Entry]) -> dict[int, Vectors]:
         """They follow from the prompt alone: a vector for it, or with pooling "none" one for each of its tokens."""
@@ -190,6 +208,10 @@ def _known(token: int) -> int:
 
 def _vector(state: int, size: int) -> tuple[float, ...]:
     return tuple(_mix(state + place) / HASH_MASK * 2 - 1 for place in range(size))
+
+
+def _certain(token: int) -> TokenProbs:
+    return TokenProbs(token, 0.0, ((token, 0.0),))
 
 
 def _seed(task: Task) -> int:

@@ -84,6 +84,8 @@ def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
         kv_mode=info.kv_mode,
         kv_from=options.kv_from,
         can_trim=info.can_trim,
+        can_draft=info.can_draft,
+        draft_model=info.draft_model,
         slot_prompt_similarity=options.slot_prompt_similarity,
         cont_batching=options.cont_batching,
         context_shift=options.tasks.context_shift and info.can_shift,

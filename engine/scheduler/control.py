@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from engine.scheduler.policy import Policy, PolicyInvalid, changed, resolve, table
+from engine.scheduler.policy import ANY_DRAFTS, Drafts, Policy, PolicyInvalid, changed, resolve, table
 
 MAX_TTL_S = 30 * 86400.0
 MAX_REASON = 500
@@ -51,10 +51,11 @@ class PolicyConflict(Exception):
 class PolicyControl:
     """Holds the one policy state. `next_iteration` is the first iteration that a change made now can reach."""
 
-    def __init__(self, policy: Policy, kv_mode: str, n_batch: int, now: float) -> None:
+    def __init__(self, policy: Policy, kv_mode: str, n_batch: int, now: float, drafts: Drafts = ANY_DRAFTS) -> None:
         self._kv_mode = kv_mode
+        self._drafts = drafts
         self.specs = table(n_batch)
-        effective, reasons = resolve(policy, kv_mode)
+        effective, reasons = resolve(policy, kv_mode, drafts)
         self.state = PolicyState(1, policy, effective, reasons, changed_at=now)
 
     def change(
@@ -90,7 +91,7 @@ class PolicyControl:
             self.state = self._stand(state.reverts_to, next_iteration, now, "went back at its deadline")
 
     def _stand(self, requested: Policy, next_iteration: int, now: float, reason: str) -> PolicyState:
-        effective, reasons = resolve(requested, self._kv_mode)
+        effective, reasons = resolve(requested, self._kv_mode, self._drafts)
         return PolicyState(self.state.version + 1, requested, effective, reasons, next_iteration, now, reason=reason)
 
 

@@ -15,11 +15,12 @@ from engine.scheduler.control import PolicyControl, PolicyState
 from engine.scheduler.phases import Phases
 from engine.scheduler.plan import EntryKind, Finished, FinishReason, Outcome, Plan, Settlement
 from engine.scheduler.planner import Planner
-from engine.scheduler.policy import Policy, capabilities
+from engine.scheduler.policy import Drafts, Policy, capabilities
 from engine.scheduler.records import IterationRecord, record_of
 from engine.scheduler.settling import Settling
 from engine.scheduler.shifting import Shifting
 from engine.scheduler.slots import Cells, Slot, SlotState
+from engine.scheduler.speculation import Speculation
 from engine.scheduler.steady import Steady
 from engine.scheduler.task import Task
 from engine.scheduler.tenancy import Tenancy
@@ -34,7 +35,8 @@ class Scheduler:
     def __init__(self, config: SchedulerConfig, policy: Policy | None = None, now: float = 0.0) -> None:
         self.config = config
         self._slots = [Slot(index, since=now) for index in range(config.n_slots)]
-        self._control = PolicyControl(policy or Policy(), config.kv_mode, config.n_batch, now)
+        drafts = Drafts(config.can_draft, config.draft_model)
+        self._control = PolicyControl(policy or Policy(), config.kv_mode, config.n_batch, now, drafts)
         self._phases = Phases(self._slots, self._control.state.effective.phase)
         self._totals = Totals()
         self._tenancy = Tenancy(config, self._slots, self._phases, self._totals)
@@ -58,12 +60,18 @@ class Scheduler:
         self._tenancy.admit(now)
         return finished
 
-    def finish(self, task_id: int, reason: FinishReason, now: float) -> Finished | None:
-        """Ends a task in a slot for a cause that the caller saw, such as a stop word in its text; None when it is in no slot."""
+    def finish(self, task_id: int, reason: FinishReason, now: float, n_generated: int | None = None) -> Finished | None:
+        """Ends a task in a slot for a cause that the caller saw, such as a stop word in its text; None when it is in no slot.
+
+        `n_generated`: at which of its tokens the caller saw it; those that came behind it in the same batch count as never made.
+        """
         slot = self._tenancy.where.get(task_id)
         if slot is None:
             return None
         self._steady = None
+        if n_generated is not None and n_generated < slot.n_generated:
+            self._totals.generated_tokens -= slot.n_generated - n_generated
+            slot.n_generated = n_generated
         finished = self._tenancy.end(slot, reason, now)
         self._tenancy.admit(now)
         return finished
@@ -160,16 +168,28 @@ class Scheduler:
                 self._steady = None
             return settlement
         self._landed(plan, now)
+        if self._planner.speculation is not None:
+            self._book_drafts(self._planner.speculation, plan, outcome, now)
         settlement = self._settling.settle(plan, outcome, now)
         if plan.entries and plan.entries[-1].kind is EntryKind.GENERATION:  # decode tokens come first in a batch
             self._steady = self._steady_after(plan, settlement)
         return settlement
 
+    def _book_drafts(self, speculation: Speculation, plan: Plan, outcome: Outcome, now: float) -> None:
+        speculation.book(plan, outcome, self._slots, now)
+        for _, n_drafted, n_accepted in speculation.booked if plan.drafted else ():
+            self._totals.drafts += 1
+            self._totals.drafted_tokens += n_drafted
+            self._totals.accepted_tokens += n_accepted
+
     def _end_steady_run(self) -> None:
         self._steady = None
 
     def _steady_after(self, plan: Plan, settlement: Settlement) -> Steady | None:
-        """A run begins where only time or a call can change the next batch, and no policy depends on the time."""
+        """A run begins where only time or a call can change the next batch, and no policy depends on the time.
+
+        Where slots may have drafts it lasts until the first of them looks for one.
+        """
         if plan.skipped or plan.held or settlement.finished or self._control.state.reverts_at is not None:
             return None
         slots = [slot for slot in self._slots if slot.task is not None]
@@ -179,9 +199,14 @@ class Scheduler:
             return None
         if self._control.state.version != plan.policy_version:
             return None
+        most = None
+        if self._planner.speculation is not None:
+            most = self._planner.speculation.quiet(slots)
+            if most < 1:
+                return None
         split = self.config.kv_mode == "split"
         room = None if split else self.config.n_ctx - sum(len(slot.cells) for slot in self._slots)
-        return Steady(plan, slots, room, self.queue_depth)
+        return Steady(plan, slots, room, self.queue_depth, most)
 
     def fail(self, plan: Plan, message: str, now: float) -> Settlement:
         """The batch failed as a whole: the tasks with entries in it end in error; waiting and held ones stay.
@@ -193,7 +218,8 @@ class Scheduler:
         return self._settling.fail(plan, message, now)
 
     def overflow(self, plan: Plan, message: str, now: float) -> Settlement:
-        """The batch found too little room in a pool, and nothing of its entries was written: one task gives way, see `Overflow`.
+        """The batch found too little room in a pool, and nothing of its entries was written: one task gives way, see `Overflow`,
+        unless there were drafts in it: then it is planned again without them.
 
         Starts and shifts of the plan were made. Under split KV nobody can give way, so the batch counts as failed.
         """
@@ -201,6 +227,9 @@ class Scheduler:
             return self.fail(plan, message, now)
         self._steady = None
         self._landed(plan, now)
+        if plan.drafted and self._planner.speculation is not None:
+            self._planner.speculation.hold_off()
+            return self._settling.relieved(plan, None, message, now)
         return self._settling.relieved(plan, self._planner.overflow.relieve(plan), message, now)
 
     def _landed(self, plan: Plan, now: float) -> None:
@@ -213,7 +242,9 @@ class Scheduler:
         """What is remembered of a plan with entries, as it was when planned; `t` is its start on the caller's clock."""
         if self._steady is not None:  # whatever was settled last, its batch was one of the run's kind
             return self._steady.record(plan.iteration, t, plan_ms, run_ms, settle_ms)
-        return record_of(plan, t, (plan_ms, run_ms, settle_ms), self.queue_depth, error)
+        speculation = self._planner.speculation
+        drafted = speculation.booked if speculation is not None and plan.drafted else ()
+        return record_of(plan, t, (plan_ms, run_ms, settle_ms), self.queue_depth, error, drafted)
 
     # Control: at any moment
 

@@ -54,6 +54,11 @@ class Phases:
     def sealed(self) -> bool:
         return self.cohort is not None and self.cohort.sealed
 
+    @property
+    def turn_limit(self) -> int | None:
+        """Tokens that a member of the cohort in hand may generate while a prompt waits; None without such a limit."""
+        return self._max_tokens if self.name is PhaseName.TG else None
+
     def members(self) -> list[Slot]:
         return [slot for slot in self._slots if slot.member]
 

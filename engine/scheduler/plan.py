@@ -84,6 +84,18 @@ class Shift(NamedTuple):
     discard: int
 
 
+class Wish(NamedTuple):
+    """A draft model is asked what may come behind a slot's text: at most `n` tokens, for the plan after this one.
+
+    `cells` are the tokens that the slot holds before this batch; they grow when it is settled, so they are read before that.
+    """
+
+    slot: int
+    task_id: int
+    n: int
+    cells: Sequence[int]
+
+
 class Plan(NamedTuple):
     """One batch. `purges` come first (drop every cell of an idle slot, for room in a unified pool), then `starts` (trim,
     sampler), then `entries` in batch order.
@@ -107,6 +119,8 @@ class Plan(NamedTuple):
     cursor: int | None = None
     policy_version: int = 0
     shifts: tuple[Shift, ...] = ()  # come between purges and starts; each has an entry of its slot in the batch
+    drafted: int = 0  # drafted tokens in the batch: all but the first of each decode entry; logits are wanted for all of them
+    wishes: tuple[Wish, ...] = ()
 
     @property
     def n_tokens(self) -> int:
@@ -135,6 +149,10 @@ class Outcome:
     `probs` has an entry for each token whose task asked for probabilities; None when no task did. `vectors` has one for each
     finished prompt of a batch of embedding or reranking tasks; None for any other batch. `lost` are slots whose cells the backend
     dropped since they could not be trusted: with an error the task is over, without one its prompt starts again.
+
+    For an entry with a draft `runs` has the tokens drawn, in place of `tokens`: the drafted ones as far as the slot's own sampler
+    drew the same, then the one it drew instead, or behind them. The backend has dropped the cells of all others. `run_probs` has
+    the probabilities of each of them where the task asked. `drafts` are a draft model's answers to the plan's wishes.
     """
 
     tokens: dict[int, int] = field(default_factory=dict)
@@ -142,6 +160,9 @@ class Outcome:
     probs: dict[int, TokenProbs] | None = None
     vectors: dict[int, Vectors] | None = None
     lost: frozenset[int] = frozenset()
+    runs: dict[int, tuple[int, ...]] | None = None
+    run_probs: dict[int, list[TokenProbs]] | None = None
+    drafts: dict[int, tuple[int, ...]] | None = None
 
 
 class Emission(NamedTuple):
@@ -194,6 +215,8 @@ class Finished:
     truncated: bool = False  # the slot's context was full
     error_type: ErrorType | None = None
     vectors: Vectors | None = None
+    n_drafted: int = 0  # drafted tokens that were checked
+    n_accepted: int = 0  # of them, those that were right
 
 
 class Settlement(NamedTuple):

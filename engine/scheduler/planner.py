@@ -9,17 +9,19 @@ from engine.scheduler.batch import Draft, add_generation, add_prompts
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.overflow import Overflow
 from engine.scheduler.phases import Phases
-from engine.scheduler.plan import EntryKind, Plan, Skip, make
-from engine.scheduler.policy import Policy
+from engine.scheduler.plan import EntryKind, Plan, Skip, Wish, make
+from engine.scheduler.policy import MOST_DRAFTED, Policy, Speculative
 from engine.scheduler.share import ShareAccount
 from engine.scheduler.shifting import Shifting
 from engine.scheduler.slots import PENDING, Slot, SlotState
+from engine.scheduler.speculation import Speculation
 
 
 class Planner:
     """Keeps what one batch leaves behind for the next: the cursor, who has waited for long, what prompts owe to generation.
 
     `planned` is the number of the last plan with entries, `anchor` the slot that decided what might share its batch.
+    `speculation` is there while the policy asks for drafts.
     """
 
     def __init__(self, config: SchedulerConfig, slots: Sequence[Slot], phases: Phases, shifting: Shifting) -> None:
@@ -35,6 +37,7 @@ class Planner:
         self.planned = 0
         self.cursor: int | None = None
         self.anchor: int | None = None
+        self.speculation: Speculation | None = None
 
     def build(self, policy: Policy, version: int, now: float) -> Plan:
         draft = Draft()
@@ -43,6 +46,12 @@ class Planner:
             pending = self.overflow.without_parked(draft, generating, pending, self.planned + 1)
         self._fill(draft, generating, pending, policy, now)
         purges = self.overflow.purges(draft.n_tokens) if self._is_pool else ()
+        drafted: int = 0
+        wishes: tuple[Wish, ...] = ()
+        if policy.speculative is not Speculative.OFF:
+            drafted, wishes = self._speculate(draft, policy, now)
+        elif self.speculation is not None:
+            self.speculation = None
         if draft.entries:
             self.planned += 1
             self.anchor = draft.anchor
@@ -66,9 +75,29 @@ class Planner:
                 self.cursor,
                 version,
                 self._shifting.take(draft.entries),
+                drafted,
+                wishes,
             ),
         )
         return plan
+
+    def _speculate(self, draft: Draft, policy: Policy, now: float) -> tuple[int, tuple[Wish, ...]]:
+        """Puts drafts into a batch of decode tokens alone, in the room that these leave in one sub-batch.
+
+        Beside prompts nothing is drafted, so no draft keeps a prompt waiting; in a pool drafts take free cells alone.
+        """
+        if self.speculation is None:
+            self.speculation = Speculation(self._config.n_ctx_slot)
+        self.speculation.follow(policy)
+        if not draft.entries or draft.entries[-1].kind is not EntryKind.GENERATION:
+            return 0, ()
+        room = min(self._config.n_batch, self._config.n_ubatch) - draft.n_tokens
+        if self._is_pool:
+            room = min(room, self._config.n_ctx - sum(len(slot.cells) for slot in self._slots) - draft.n_tokens)
+        drafts = self.speculation.draft(draft.entries, self._slots, max(0, min(room, MOST_DRAFTED)), self._phases.turn_limit, now)
+        draft.entries, drafted, wishes = drafts
+        draft.n_tokens += drafted
+        return drafted, wishes
 
     def landed(self, plan: Plan, now: float) -> None:
         """The batch has ended, well or not: its time counts on the share's account."""

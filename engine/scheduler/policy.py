@@ -29,6 +29,12 @@ class BarrierJoin(StrEnum):
     WINDOW = "window"
 
 
+class Speculative(StrEnum):
+    OFF = "off"
+    NGRAM = "ngram"
+    DRAFT = "draft"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A complete set of scheduling policies. The defaults schedule as llama-server does."""
@@ -42,6 +48,10 @@ class Policy:
     barrier_join_window_ms: int = 1000
     barrier_max_hold_ms: int | None = None
     barrier_max_generation_tokens: int | None = None
+    speculative: Speculative = Speculative.OFF
+    speculative_n_max: int = 16
+    speculative_n_min: int = 0
+    speculative_ngram_size: int = 4
 
     @property
     def takes_turns(self) -> bool:
@@ -106,6 +116,7 @@ class PolicyInvalid(ValueError):
 
 
 NEXT_ITERATION = "next iteration"
+MOST_DRAFTED = 64  # tokens in a batch, of all slots together: each needs room for a row of logits
 
 FIELDS: dict[str, FieldSpec] = {
     "prefill_order": FieldSpec(
@@ -172,7 +183,62 @@ FIELDS: dict[str, FieldSpec] = {
         "Members that are not done go on after those prompts.",
         NEXT_ITERATION,
     ),
+    "speculative": FieldSpec(
+        Speculative.OFF,
+        "Where drafted tokens come from, which a batch without prompts checks beside the next one. off: nowhere. ngram: from "
+        "what followed the last tokens earlier in the slot's own text. draft: from a draft model. The output stays the same.",
+        NEXT_ITERATION,
+        values=Speculative,
+    ),
+    "speculative_n_max": FieldSpec(
+        16,
+        "The most tokens drafted for a slot in one batch. Fewer are drafted where they were seldom right or cost more than they "
+        "bring; a request can ask for fewer.",
+        NEXT_ITERATION,
+        maximum=MOST_DRAFTED,
+        nullable=False,
+    ),
+    "speculative_n_min": FieldSpec(
+        0,
+        "A draft with fewer tokens than this is dropped.",
+        NEXT_ITERATION,
+        minimum=0,
+        maximum=MOST_DRAFTED,
+        nullable=False,
+    ),
+    "speculative_ngram_size": FieldSpec(
+        4,
+        "How many tokens in a row must have occurred before for what followed them to be drafted. Smaller finds more and errs "
+        "more often.",
+        NEXT_ITERATION,
+        maximum=32,
+        nullable=False,
+    ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """What the loaded models allow: `can_take_back` drafted tokens out of the memory, and a draft `model` that makes some."""
+
+    can_take_back: bool = True
+    model: bool = True
+
+    def why_not(self, wanted: Speculative) -> str:
+        """The sentence for a policy that cannot be followed, else nothing."""
+        if wanted is Speculative.OFF:
+            return ""
+        if not self.can_take_back:
+            return (
+                "This model's memory cannot take back single tokens (it is recurrent), so a drafted token that proves wrong "
+                "would stay. Nothing is drafted."
+            )
+        if wanted is Speculative.DRAFT and not self.model:
+            return "No draft model is loaded, so nothing is drafted. Start the engine with --model-draft, or choose ngram."
+        return ""
+
+
+ANY_DRAFTS = Drafts()
 
 
 def table(n_batch: int) -> dict[str, FieldSpec]:
@@ -191,7 +257,7 @@ def changed(policy: Policy, changes: Mapping[str, object], specs: Mapping[str, F
     return replace(policy, **parsed)  # type: ignore[arg-type]
 
 
-def resolve(requested: Policy, kv_mode: str) -> tuple[Policy, dict[str, str]]:
+def resolve(requested: Policy, kv_mode: str, drafts: Drafts = ANY_DRAFTS) -> tuple[Policy, dict[str, str]]:
     """What is in force for a request, and for each field that differs the sentence that says why."""
     effective, reasons = requested, {}
     if kv_mode == "unified" and requested.prefill_order is not PrefillOrder.PHYSICAL:
@@ -206,6 +272,10 @@ def resolve(requested: Policy, kv_mode: str) -> tuple[Policy, dict[str, str]]:
             "The phase is barrier: prompts and generation never contend for a batch, so there is nothing to share. "
             "It counts again under continuous."
         )
+    why_not = drafts.why_not(requested.speculative)
+    if why_not:
+        effective = replace(effective, speculative=Speculative.OFF)
+        reasons["speculative"] = why_not
     return effective, reasons
 
 

@@ -11,7 +11,7 @@ class IterationRecord(NamedTuple):
     """One plan, run and settle. `t` is Unix seconds at its start; durations are milliseconds.
 
     `prompt` and `generation` are (slot, tokens) pairs of the batch. `phase` is continuous, pp, tg or idle. `cursor` is the
-    cursor after the pass.
+    cursor after the pass. `drafted` are (slot, drafted, accepted): drafted tokens are in `generation` too.
     """
 
     iteration: int
@@ -31,14 +31,22 @@ class IterationRecord(NamedTuple):
     policy_version: int
     queue_depth: int
     error: str = ""
+    drafted: tuple[tuple[int, int, int], ...] = ()
 
 
-def record_of(plan: Plan, t: float, took_ms: tuple[float, float, float], queue_depth: int, error: str) -> IterationRecord:
+def record_of(
+    plan: Plan,
+    t: float,
+    took_ms: tuple[float, float, float],
+    queue_depth: int,
+    error: str,
+    drafted: tuple[tuple[int, int, int], ...] = (),
+) -> IterationRecord:
     """`took_ms` of plan, run and settle."""
     kind = EntryKind.PROMPT
     prompt = tuple([(entry.slot, len(entry.tokens)) for entry in plan.entries if entry.kind is kind])
     generation = tuple([(entry.slot, len(entry.tokens)) for entry in plan.entries if entry.kind is not kind])
     served = (plan.iteration, t, *took_ms, prompt, generation, plan.skipped, plan.held)
     stand = (plan.phase, plan.cohort, plan.sealed, plan.anchor, plan.cursor, plan.policy_version)
-    record: IterationRecord = make(IterationRecord, (*served, *stand, queue_depth, error))
+    record: IterationRecord = make(IterationRecord, (*served, *stand, queue_depth, error, drafted))
     return record

@@ -51,7 +51,7 @@ class Settling:
         if plan.starts:
             self._book_starts(plan, step)
         slots, tokens, errors, iteration = self._slots, outcome.tokens, outcome.errors, plan.iteration
-        prompt = EntryKind.PROMPT
+        prompt, runs = EntryKind.PROMPT, outcome.runs
         for entry in plan.entries:
             slot = slots[entry.slot]
             if slot.task_id != entry.task_id:
@@ -64,6 +64,9 @@ class Settling:
             if entry.kind is prompt:
                 self._prompted(slot, entry, outcome, step, now)
                 continue
+            if runs is not None and slot.id in runs:
+                self._ran(slot, entry, runs[slot.id], step, now)
+                continue
             token = tokens.get(slot.id)
             if token is None:
                 self._fail_slot(slot, NO_TOKEN, now)
@@ -73,6 +76,14 @@ class Settling:
         if outcome.lost:
             self._forget(outcome.lost)
         return self._close(step, now)
+
+    def _ran(self, slot: Slot, entry: Entry, run: Sequence[int], step: Step, now: float) -> None:
+        """The entry's tokens are in cells as far as the run goes: the last token drawn is in none, as ever."""
+        for place, token in enumerate(run):
+            slot.cells.append(entry.tokens[place])
+            self._emit(slot, token, step, now, first=False)
+            if slot.task_id != entry.task_id:
+                return
 
     def _forget(self, lost: Iterable[int]) -> None:
         """These slots hold nothing any more: a prompt that is under way starts again, a kept beginning is not kept."""

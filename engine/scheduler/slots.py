@@ -56,7 +56,8 @@ class Slot:
     prompt this child waits for. `first_token`: drawn and not yet shown. `last_token`: shown and not yet in a cell. `passed`:
     batches in a row that passed it over. `parked`: its prompt gave up its cells and starts again when the pool has room.
     `turn_from`: `n_generated` when its cohort's generation began. `paused_at`: generates, and pauses for prompts.
-    `skipped_s`: since its first visit, in batches without a token of its prompt.
+    `skipped_s`: since its first visit, in batches without a token of its prompt. `n_drafted`: drafted tokens that were checked,
+    `n_accepted` of them right.
     """
 
     id: int
@@ -85,6 +86,8 @@ class Slot:
     why: str = ""
     passed: int = 0
     turn_from: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
     truncated: bool = False
     parked: bool = False
     paused_at: float | None = None
@@ -164,7 +167,7 @@ class Slot:
         self.limit = UNLIMITED
         self.last_token = -1
         self.why = ""
-        self.passed = self.turn_from = 0
+        self.passed = self.turn_from = self.n_drafted = self.n_accepted = 0
         self.paused_s = self.skipped_s = self.submitted_at = 0.0
         self.paused_at = None
         self.assigned_at = self.first_visit_at = self.prompt_done_at = self.first_token_at = None

@@ -21,22 +21,25 @@ class Steady:
     """Begins behind `plan`, in which exactly `slots` generated. It ends with any task, arrival, or change of policy.
 
     The queue's depth cannot change within it. `room` is how many tokens a unified pool can still take, so that a run ends before
-    idle slots would have to give up their cells; None under split KV, where each slot keeps to its own.
+    idle slots would have to give up their cells; None under split KV, where each slot keeps to its own. `most`: batches
+    after which somebody may have a draft; None where nobody drafts.
     """
 
     __slots__ = ("_left", "_record_tail", "_tail", "n_slots", "slots")
 
-    def __init__(self, plan: Plan, slots: Sequence[Slot], room: int | None, queue_depth: int) -> None:
+    def __init__(self, plan: Plan, slots: Sequence[Slot], room: int | None, queue_depth: int, most: int | None = None) -> None:
         self.slots = tuple(slots)
         self.n_slots = len(self.slots)
         self._left = _ENDLESS if room is None else room // self.n_slots
+        if most is not None:
+            self._left = min(self._left, most)
         stand = (plan.phase, plan.cohort, plan.sealed)
-        self._tail = ((), plan.group, plan.anchor, (), (), *stand, (), plan.cursor, plan.policy_version, ())
+        self._tail = ((), plan.group, plan.anchor, (), (), *stand, (), plan.cursor, plan.policy_version, (), 0, ())
         pairs = tuple([(slot.id, 1) for slot in self.slots])  # one object for all records of the run
-        self._record_tail = ((), pairs, (), (), *stand, plan.anchor, plan.cursor, plan.policy_version, queue_depth, "")
+        self._record_tail = ((), pairs, (), (), *stand, plan.anchor, plan.cursor, plan.policy_version, queue_depth, "", ())
 
     def plan(self, iteration: int) -> Plan | None:
-        """None when the pool has no room for another batch of the run."""
+        """None when the run is over."""
         if self._left <= 0:
             return None
         self._left -= 1

@@ -83,7 +83,8 @@ class Task:
     `prompt` holds token ids. `n_predict` is the most tokens to generate (-1: until the context ends). `eog` are the token ids
     that end generation (empty under ignore_eos). `id_slot` -1 means any slot. A task with `children` takes one more slot for
     each child id; the children wait for its prompt and get a copy of its KV cells, then sample on their own. A context shift
-    keeps the first `n_keep` cells and drops `n_discard` behind them (0: half of the rest).
+    keeps the first `n_keep` cells and drops `n_discard` behind them (0: half of the rest). `draft_max` and `draft_min` bound its
+    drafts (-1: as the policy says).
     """
 
     id: int
@@ -99,3 +100,5 @@ class Task:
     children: tuple[int, ...] = ()
     n_keep: int = 0
     n_discard: int = 0
+    draft_max: int = -1
+    draft_min: int = -1

@@ -184,4 +184,6 @@ class Tenancy:
             skipped_s=slot.skipped_s,
             truncated=truncated or slot.truncated,
             error_type=kind if error else None,
+            n_drafted=slot.n_drafted,
+            n_accepted=slot.n_accepted,
         )

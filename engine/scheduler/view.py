@@ -13,13 +13,19 @@ from engine.scheduler.task import Group
 
 @dataclass(slots=True)
 class Totals:
-    """Counters since the start. Seconds are sums over tasks: first visit to end of prompt, first token to end."""
+    """Counters since the start: `drafts` are runs of drafted tokens, of which the accepted ones were right.
+
+    Seconds are sums over tasks: first visit to end of prompt, first token to end.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
     iterations: int = 0
     tasks_finished: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    drafts: int = 0
     prompt_s: float = 0.0
     generation_s: float = 0.0
 
@@ -43,6 +49,8 @@ def slot_view(slot: Slot, phases: Phases, n_ctx_slot: int) -> dict[str, object]:
         "n_generated": slot.n_generated,
         "n_predict": -1 if task is None else task.n_predict,
         "n_tokens": len(slot.cells),
+        "n_drafted": slot.n_drafted,
+        "n_accepted": slot.n_accepted,
         "submitted_at": None if task is None else slot.submitted_at,
         "first_visit_at": slot.first_visit_at,
         "prompt_done_at": slot.prompt_done_at,

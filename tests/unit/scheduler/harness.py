@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.scheduler.config import SchedulerConfig
 from engine.scheduler.core import Scheduler
-from engine.scheduler.plan import Emission, EntryKind, Finished, Outcome, Plan, Settlement
+from engine.scheduler.plan import Emission, Entry, EntryKind, Finished, Outcome, Plan, Settlement
 from engine.scheduler.policy import Policy, changed, table
 from engine.scheduler.task import Group, Task, TaskType
 
@@ -56,16 +56,32 @@ class FakeModel:
             self.sampling[start.slot] = start.task.id
         if self.pool is not None and sum(map(len, self.cells)) + plan.n_tokens > self.pool:
             raise FakePoolFull
+        failing = dict(errors or {})
+        runs: dict[int, tuple[int, ...]] = {}
         for entry in plan.entries:
             assert entry.tokens
             assert self.sampling[entry.slot] == entry.task_id
             assert entry.pos == len(self.cells[entry.slot]), "positions must follow the cells"
+            if entry.kind is EntryKind.GENERATION and len(entry.tokens) > 1 and entry.slot not in failing:
+                runs[entry.slot] = self._checked(entry)
+                continue
             self.cells[entry.slot].extend(entry.tokens)
             for child in entry.copy_to:
                 self.cells[child] = list(self.cells[entry.slot])
+        assert plan.drafted == sum(len(e.tokens) - 1 for e in plan.entries if e.kind is EntryKind.GENERATION)
         wanted = [slot for entry in plan.entries if entry.output for slot in (entry.slot, *entry.copy_to)]
-        failing = dict(errors or {})
-        return Outcome({slot: self.next_token(slot) for slot in wanted if slot not in failing}, failing)
+        tokens = {slot: self.next_token(slot) for slot in wanted if slot not in failing and slot not in runs}
+        return Outcome(tokens, failing, runs=runs or None)
+
+    def _checked(self, entry: Entry) -> tuple[int, ...]:
+        """Draws behind each token of an entry, until a drafted one is another than the one drawn; keeps those that were right."""
+        run: list[int] = []
+        for place, token in enumerate(entry.tokens):
+            if place and token != run[-1]:
+                break
+            self.cells[entry.slot].append(token)
+            run.append(self.next_token(entry.slot))
+        return tuple(run)
 
 
 @dataclass

@@ -25,6 +25,10 @@ def test_the_defaults_are_those_of_llama_server() -> None:
         "barrier_join_window_ms": 1000,
         "barrier_max_hold_ms": None,
         "barrier_max_generation_tokens": None,
+        "speculative": "off",
+        "speculative_n_max": 16,
+        "speculative_n_min": 0,
+        "speculative_ngram_size": 4,
     }
     assert state.version == 1
 

@@ -42,6 +42,8 @@ def test_the_view_is_strict_json_with_the_documented_keys() -> None:
         "n_generated": 0,
         "n_predict": 1,
         "n_tokens": 8,
+        "n_drafted": 0,
+        "n_accepted": 0,
         "submitted_at": 0.0,
         "first_visit_at": 1.0,
         "prompt_done_at": None,
@@ -130,6 +132,9 @@ def test_totals_add_up() -> None:
         "generated_tokens": 4,
         "iterations": 5,
         "tasks_finished": 2,
+        "drafted_tokens": 0,
+        "accepted_tokens": 0,
+        "drafts": 0,
         "prompt_s": 1.0,
         "generation_s": 2.0,
     }
