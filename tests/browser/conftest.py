@@ -68,8 +68,9 @@ def page(stack: Stack, chromium: Browser, console: list[str]) -> Iterator[Page]:
     assert console == []
 
 
-def sign_in(page: Page, name: str = "admin", password: str = PASSWORD) -> None:
-    page.goto("/login/")
+def sign_in(page: Page, name: str = "admin", password: str = PASSWORD, address: str = "") -> None:
+    """`address` is the console's, without a slash at the end; the context's own when empty."""
+    page.goto(f"{address}/login/")
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Log in").click()
