@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.backends.samplers import SamplerContext, make_graph_chain, remembers
+from engine.backends.samplers import SamplerContext, make_graph_chain, make_sampler, remembers
 from engine.scheduler.plan import Start
-from engine.scheduler.task import VECTOR_TYPES
+from engine.scheduler.task import VECTOR_TYPES, SamplingParams
 
 LEAST_VOCABULARY = 65_536  # tokens
+_Key = tuple[bool, tuple[tuple[int, float], ...]]  # ignore_eos, logit_bias
 LEAST_ANSWER = 32  # tokens: fewer do not earn back what planning the graphs anew costs
 
 
@@ -24,7 +25,8 @@ class InGraph:
     def __init__(self, context: Any, sampling: SamplerContext) -> None:
         self._context, self._sampling = context, sampling
         self._off = sampling.n_vocab < LEAST_VOCABULARY
-        self._attached: dict[int, tuple[object, Any]] = {}  # by slot: what the chain does, the chain
+        self._attached: dict[int, tuple[_Key, Any]] = {}  # by slot: what the chain does, the chain
+        self._drafts = False  # there were some since the last task began
 
     @property
     def is_off(self) -> bool:
@@ -35,7 +37,8 @@ class InGraph:
         if self._off:
             return None
         slot, wish = start.slot, start.task.sampling
-        if remembers(wish) or wish.n_probs or start.task.group.type in VECTOR_TYPES:
+        drafts, self._drafts = self._drafts, False
+        if drafts or remembers(wish) or wish.n_probs or start.task.group.type in VECTOR_TYPES:
             self.leave(slot)
             return None
         key = wish.ignore_eos, wish.logit_bias
@@ -46,7 +49,18 @@ class InGraph:
         is_long = not 0 <= start.task.n_predict < LEAST_ANSWER
         return self._attach(slot, key, start) if is_long else None
 
-    def _attach(self, slot: int, key: object, start: Start) -> Any | None:
+    def outside(self, slot: int) -> Any | None:
+        """A chain outside that draws the same, for a slot that has one in the graph, which is detached: its task has a draft, and
+        so several rows in a batch. None for any other slot."""
+        self._drafts = not self._off
+        held = self._attached.get(slot)
+        if held is None:
+            return None
+        ignore_eos, bias = held[0]
+        self.leave(slot)
+        return make_sampler(SamplingParams(temperature=0.0, ignore_eos=ignore_eos, logit_bias=bias), self._sampling, ())
+
+    def _attach(self, slot: int, key: _Key, start: Start) -> Any | None:
         chain = make_graph_chain(start.task.sampling, self._sampling)
         if not self._context.set_sampler(slot, chain):
             self._off = True  # a model split over devices by tensor: no chain can be attached

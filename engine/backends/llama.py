@@ -99,7 +99,8 @@ class LlamaBackend:
         return self._sieved(plan, outcome) if errors else outcome
 
     def _draw_outside(self, slot: int) -> None:
-        """A chain in the graph has one row a batch, and a draft needs several: from here on this task draws beside it."""
+        if (chain := self._in_graph.outside(slot)) is not None:
+            self._samplers[slot] = chain
 
     def _shift(self, shifts: Sequence[Shift], errors: dict[int, str]) -> None:
         context = self._context
