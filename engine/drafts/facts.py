@@ -36,6 +36,7 @@ class ModelFacts:
     first_slides: bool | None = False
     hyper_connections: int = 0
     freq_base: float = DEFAULT_FREQ_BASE
+    freq_base_given: bool = True
     name: str = ""
 
     @property
@@ -69,6 +70,7 @@ def facts_of(header: Header) -> ModelFacts:
         first_slides=_first_slides(arch),
         hyper_connections=arch.whole("hyper_connection.count", 0),
         freq_base=arch.real("rope.freq_base", DEFAULT_FREQ_BASE),
+        freq_base_given=arch.get("rope.freq_base") is not None,
         name=keys.text("general.name", ""),
     )
 

@@ -13,7 +13,7 @@ from engine.drafts.preparing import Examination, Side
 _HEADLINES = {
     Outcome.NOT_APPLICABLE: "The draft is used as it is",
     Outcome.EXPLICIT: "The draft's own sections hold",
-    Outcome.INFERRED: "Temporal-only sections are put in, in memory",
+    Outcome.INFERRED: "Temporal-only sections are added in memory",
     Outcome.INVALID: "The draft is refused",
 }
 _NEXT_STEPS = {
@@ -23,8 +23,9 @@ _NEXT_STEPS = {
         "Give the file with --model-draft: the engine loads a copy in memory whose header has the sections, "
         "and the file stays as it is. --draft-rope off loads it unchanged."
     ),
-    Outcome.INVALID: "The engine does not start with this draft. With --draft-optional it serves without it, and says so.",
+    Outcome.INVALID: "The engine does not start with this draft. Convert it anew; until then --draft-optional serves without it.",
 }
+_ALSO = {Reason.SWITCHED_OFF: "--draft-rope off", Reason.FORCED: "--draft-rope temporal: its copy in memory gets the sections"}
 _FORCED_NEXT = "Leave out --draft-rope temporal, and the draft is loaded as it is."
 
 
@@ -35,6 +36,8 @@ def headline(decision: Decision) -> str:
 def next_step(decision: Decision) -> str:
     if decision.outcome is Outcome.INVALID and decision.reason in (Reason.OTHER_ARCHITECTURE, Reason.DEEPSEEK_V4):
         return _FORCED_NEXT
+    if decision.reason in _ALSO:
+        return f"Give the file with --model-draft and {_ALSO[decision.reason]}."
     return _NEXT_STEPS[decision.outcome]
 
 
@@ -63,7 +66,7 @@ def unreadable(error: DraftError, mode: Mode) -> dict[str, Any]:
         "reason": "unreadable",
         "headline": "A file cannot be read",
         "text": str(error),
-        "next_step": "Convert or fetch the file again, or choose another. With --draft-optional the engine serves without it.",
+        "next_step": "Convert or fetch the file again, or choose another.",
         "sections": None,
         "warnings": [],
         "target": None,
@@ -108,7 +111,8 @@ def _found(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "Rotary sections", f"{list(facts.sections)} ({key})" if facts.has_sections else f"none ({key})"
     window = " (layer 0 slides)" if facts.first_slides else ""
     yield "Rotary dimension", f"{rope.n_rot} of a head of {rope.head}{window} ({rope.n_rot_key})"
-    yield "Rotary base", f"{facts.freq_base:g} ({arch}.rope.freq_base)"
+    key = f"{arch}.rope.freq_base" if facts.freq_base_given else "llama.cpp's default"
+    yield "Rotary base", f"{facts.freq_base:g} ({key})"
     if facts.hyper_connections:
         yield "Hyper-connections", f"{facts.hyper_connections} ({arch}.hyper_connection.count)"
 

@@ -88,9 +88,9 @@ def get(client: Client, server: Server, engine: FakeEngine, target: str = "", dr
 @pytest.mark.parametrize(
     ("target", "draft", "mode", "said"),
     [
-        ("target.gguf", "draft.gguf", "auto", ["Temporal-only sections are put in", "temporal 32 of 32 pairs", "no sections"]),
+        ("target.gguf", "draft.gguf", "auto", ["Temporal-only sections are added", "temporal 32 of 32 pairs", "no sections"]),
         ("target.gguf", "own.gguf", "auto", ["own sections hold", "temporal 11, height 11, width 10 of 32 pairs"]),
-        ("target.gguf", "own.gguf", "temporal", ["are put in, in memory", "they are replaced", "--draft-rope temporal"]),
+        ("target.gguf", "own.gguf", "temporal", ["are added in memory", "they are replaced", "--draft-rope temporal"]),
         ("text.gguf", "draft.gguf", "auto", ["used as it is", "does not use M-RoPE"]),
         ("target.gguf", "draft.gguf", "off", ["used as it is", "--draft-rope is off", "the text after an image"]),
         ("target.gguf", "odd.gguf", "auto", ["is refused", "dflash.rope.dimension_count is 63", "--draft-optional"]),

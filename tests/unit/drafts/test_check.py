@@ -30,7 +30,7 @@ def test_it_says_what_was_found_what_follows_and_why(tmp_path: Path, target: str
         "[11, 11, 10, 0] (qwen35.rope.dimension_sections)",
         "64 of a head of 64 (dflash.rope.dimension_count)",
         "one position for each token",
-        "Temporal-only sections are put in, in memory.",
+        "Temporal-only sections are added in memory.",
         "Sections: [32, 0, 0, 0]",
         "Next: Give the file with --model-draft",
     ):
