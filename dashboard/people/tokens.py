@@ -51,7 +51,7 @@ def make(
         )
         where = group.name if group is not None else "all that its person may see"
         audit.record(
-            "token.made", str(token), after={"scope": scope, "servers": where, "expires": expires and expires.isoformat()}
+            "token.made", str(token), after={"scope": scope, "servers": where, "expires": str(expires)}
         )
     return token, secret
 
