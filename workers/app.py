@@ -1,10 +1,15 @@
-"""The Celery application: `celery -A workers.app worker -B`."""
+"""The Celery application: `celery -A workers.app worker -B`.
+
+Runs hold a worker slot for minutes, so what must be prompt beside them has a queue of its own: a worker told `-Q upkeep` takes
+alerts, policy windows and the search for lost runs, one told `-Q celery` runs alone, one told nothing takes both.
+"""
 
 from __future__ import annotations
 
 import os
 
 from celery import Celery
+from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
@@ -13,10 +18,13 @@ from django.conf import settings
 REAP_EVERY_S = 5.0
 ALERTS_EVERY_S = 2.0
 WINDOWS_EVERY_S = 2.0
+UPKEEP = "upkeep"
 
 app = Celery("slotboard")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
+    task_queues=(Queue("celery"), Queue(UPKEEP)),
+    task_routes={f"workers.{name}": {"queue": UPKEEP} for name in ("reap", "windows", "alerts", "deliver")},
     beat_schedule_filename=str(settings.VAR_DIR / "celerybeat-schedule"),
     # A reap that found no free worker in time is of no use any more: the next one does its work.
     beat_schedule={

@@ -23,7 +23,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     extra = {"SLOTBOARD_URL_PREFIX": PREFIX, "SLOTBOARD_BEHIND_PROXY": "1", "BACKEND": "simulated"}
     extra["SLOTBOARD_TRUSTED_ORIGINS"] = f"http://127.0.0.1:{port}"
-    stack = start_stack(var, **extra)
+    stack = start_stack(var, 200.0, **extra)
     try:
         with nginx(tmp_path_factory.mktemp("nginx"), urlsplit(stack.web).port or 0, port) as address:
             yield address
