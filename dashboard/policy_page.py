@@ -11,6 +11,7 @@ from typing import Any
 
 from dashboard.drawings import Drawing, drawing
 from dashboard.first_view import DEPENDS_ON, counts, words
+from dashboard.policy_effects import Effect
 from dashboard.policy_words import DRAWN, OPTION_SENTENCES, SENTENCES, TITLES, unit
 from dashboard.present import grouped
 
@@ -60,18 +61,27 @@ class Card:
     drawing: Drawing | None = None
     changed: bool = False
     needs: str = ""
+    takes_effect: str = ""
+    did: tuple[Effect, ...] = ()
 
 
-def cards(fields: Mapping[str, Json], policy: Json, chosen: Mapping[str, Any], changes: Iterable[Any]) -> list[Card]:
+def cards(
+    fields: Mapping[str, Json],
+    policy: Json,
+    chosen: Mapping[str, Any],
+    changes: Iterable[Any],
+    did: Mapping[str, list[Effect]] | None = None,
+) -> list[Card]:
     """`chosen` holds the values that the form has now; without an entry the requested value stands. Known fields come first."""
-    applied = [change for change in changes if change.outcome == "applied"]
+    made = [change for change in changes if change.outcome in ("applied", "seen")]
     known = [name for name in TITLES if name in fields]
     return [
-        _card(name, fields[name], policy, chosen, applied) for name in known + [name for name in fields if name not in TITLES]
+        _card(name, fields[name], policy, chosen, made, (did or {}).get(name, []))
+        for name in known + [name for name in fields if name not in TITLES]
     ]
 
 
-def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applied: list[Any]) -> Card:
+def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applied: list[Any], did: list[Effect]) -> Card:
     asked, effective = policy["requested"].get(name), policy["effective"].get(name)
     wanted = chosen.get(name, asked)
     last = next((change for change in applied if name in change.changes), None)
@@ -95,6 +105,8 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
         drawing=drawing(name),
         changed=wanted != asked,
         needs=f"counts under {words(other)} {words(value)} alone" if not counts(policy["effective"], name) else "",
+        takes_effect=str(spec.get("takes_effect", "")),
+        did=tuple(did),
     )
 
 
@@ -111,7 +123,9 @@ def limits(spec: Mapping[str, Any]) -> str:
 def _since(last: Any, own: bool) -> str:
     if last is None:
         return "as the server started"
-    return f"by {last.actor_name}" if own else "set elsewhere, or back at its deadline"
+    if not own:
+        return "set elsewhere, or back at its deadline"
+    return "by somebody elsewhere" if last.actor_name == "unknown" else f"by {last.actor_name}"
 
 
 def _option(name: str, value: Any, asked: Any, wanted: Any) -> Option:
@@ -225,3 +239,17 @@ def change_words(change: Any) -> list[str]:
         before, now = change.old.get(name), words(value)
         said.append(f"{words(name)}: {now} again" if before == value else f"{words(name)}: {words(before)} to {now}")
     return said
+
+
+def undone(change: Any) -> Json:
+    """What takes a change back: the values before it, of the fields that it changed."""
+    return {name: change.old[name] for name, value in change.changes.items() if name in change.old and change.old[name] != value}
+
+
+def drift_words(expected: Json, found: Json) -> list[str]:
+    """ "phase: barrier was set, continuous is there"."""
+    return [
+        f"{words(name)}: {words(value)} was set, {words(found[name])} is there"
+        for name, value in expected.items()
+        if name in found and found[name] != value
+    ]

@@ -13,6 +13,10 @@ TITLES = {
     "barrier_max_generation_tokens": "Tokens at a stretch",
     "prefill_chunk": "Prefill chunk",
     "decode_share": "Share of generation",
+    "speculative": "Speculative decoding",
+    "speculative_n_max": "Drafted at most",
+    "speculative_n_min": "Drafted at least",
+    "speculative_ngram_size": "Size of n-grams",
 }
 SENTENCES = {
     "prefill_order": "Whose prompt enters the next batch first. Drawn: prompts of 20, 20 and 3 tokens in batches of 8; "
@@ -31,6 +35,11 @@ SENTENCES = {
     "throughput.",
     "decode_share": "The share of the time that generating slots keep while prompts come in. Prompts wait until generation has "
     "had it.",
+    "speculative": "Where drafted tokens come from. A batch without prompts checks them beside the next token; what comes out is the "
+    "same.",
+    "speculative_n_max": "The most tokens drafted for a slot in one batch. Fewer are drafted where they were seldom right.",
+    "speculative_n_min": "A shorter draft is dropped.",
+    "speculative_ngram_size": "How many tokens in a row must have occurred before for what followed them to be drafted.",
 }
 DRAWN = {
     "prefill_chunk": "Drawn: the same prompts in chunks of 5.",
@@ -47,6 +56,9 @@ OPTION_SENTENCES = {
     "phase=continuous": "Generation goes on beside prompts, one token a batch.",
     "phase=barrier": "All prompts of a cohort first, then all generate together.",
     "barrier_join=first_completion": "With its first finished prompt. Who comes right behind it waits for the next cohort.",
+    "speculative=off": "One token a batch for each slot.",
+    "speculative=ngram": "From what followed the last tokens earlier in the slot's own text.",
+    "speculative=draft": "From a smaller model that runs beside.",
     "barrier_join=window": "When a time has passed, so a short prompt does not close it.",
 }
 UNITS = {"_ms": "ms", "_tokens": "tokens", "_chunk": "tokens", "_share": "of the time"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import include, path, re_path
 
 from dashboard.views import (
     alert_rules,
@@ -16,6 +16,8 @@ from dashboard.views import (
     launch,
     overview,
     policies,
+    policy_files,
+    policy_windows,
     results,
     scenarios,
     servers,
@@ -34,6 +36,16 @@ urlpatterns = [
     path("servers/<int:pk>/policies/", policies.show, name="policies"),
     path("servers/<int:pk>/policy/", policies.switch, name="policy-switch"),
     path("servers/<int:pk>/policy/review/", policies.review, name="policy-review"),
+    path("servers/<int:pk>/policy/revert/<int:change>/", policies.revert, name="policy-revert"),
+    path("servers/<int:pk>/policy/drift/", policies.drift, name="policy-drift"),
+    path("servers/<int:pk>/policy/guard/", policies.guard, name="policy-guard"),
+    path("servers/<int:pk>/policy/export/", policy_files.export, name="policy-export"),
+    path("servers/<int:pk>/policy/import/", policy_files.import_policy, name="policy-import"),
+    path("servers/<int:pk>/policy/presets/add/", policy_files.preset_add, name="preset-add"),
+    path("servers/<int:pk>/policy/presets/remove/", policy_files.preset_remove, name="preset-remove"),
+    path("servers/<int:pk>/policy/windows/", policy_windows.windows, name="policy-windows"),
+    path("servers/<int:pk>/policy/windows/<int:window>/", policy_windows.window, name="policy-window"),
+    path("policies/presets/<slug:key>/", policy_files.export_preset, name="preset-export"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/rows/", alerts.rows, name="alert-rows"),
     path("alerts/count/", alerts.count, name="alert-count"),
@@ -53,6 +65,7 @@ urlpatterns = [
     path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
     path("definitions/", definitions.show, name="definitions"),
     path("audit/", audit.changes, name="audit"),
+    re_path(r"^audit/export\.(?P<form>csv|json)$", audit.export, name="audit-export"),
     path("scenarios/", scenarios.scenarios, name="scenarios"),
     path("scenarios/add/", scenarios.scenario_add, name="scenario-add"),
     path("scenarios/check/", scenarios.scenario_check, name="scenario-check"),

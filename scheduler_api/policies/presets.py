@@ -23,7 +23,7 @@ BUILT_IN: dict[str, Named] = {
     "as-llama-server": Named(
         "As llama-server",
         "Every field as it is at the start: schedules as llama-server does.",
-        {"prefill_order": "physical", "rotation_start": "after_first", **_OFF},
+        {"prefill_order": "physical", "rotation_start": "after_first", **_OFF, "speculative": "off"},
     ),
     "chat-beside-documents": Named(
         "Chat beside documents",

@@ -285,30 +285,6 @@ def test_a_stock_server_says_that_it_cannot_switch(operator_client: Client, show
     assert 'name="set.phase"' not in text
 
 
-def test_the_audit_filters_by_server_outcome_and_words(viewer_client: Client, server: Server, shown: Show) -> None:
-    other = shown("wide")
-    rows = [(server, "mira", "applied", "streams stutter"), (other, "run 12", "refused", "block 2")]
-    for target, who, outcome, reason in rows:
-        PolicyChange.objects.create(
-            server=target,
-            actor_name=who,
-            outcome=outcome,
-            reason=reason,
-            old={"phase": "continuous"},
-            changes={"phase": "barrier"},
-        )
-
-    def reasons(**query: str) -> list[str]:
-        text = viewer_client.get(reverse("audit"), query).text
-        return [reason for *_, reason in rows if reason in text]
-
-    assert reasons() == ["streams stutter", "block 2"]
-    assert reasons(server=str(other.pk)) == ["block 2"]
-    assert reasons(outcome="applied") == ["streams stutter"]
-    assert reasons(q="RUN 12") == ["block 2"]
-    assert reasons(q="nobody") == []
-
-
 def test_a_value_set_again_is_not_shown_as_a_change() -> None:
     change = SimpleNamespace(
         old={"phase": "barrier", "prefill_order": "fair"}, changes={"phase": "barrier", "prefill_order": "rotating"}

@@ -7,6 +7,7 @@ import { Strips } from "./live/strips.js";
 const script = document.querySelector("script[data-feed]");
 const form = document.querySelector("[data-policy-form]");
 const first = JSON.parse(document.getElementById("state").textContent);
+const GUARDED_S = 3600; // the deadline of a guarded change that names none
 const STAYS = "It stays until somebody changes it.";
 const GOES_BACK = "Then the server itself goes back to what is in force now, even if this console is gone by then.";
 
@@ -16,14 +17,17 @@ function words() {
   const [line, ...rest] = request.textContent.split("\n");
   const body = JSON.parse(rest.join("\n"));
   const ttl = form.querySelector('[name="ttl"]:checked');
+  const minutes = Number(form.querySelector('[name="minutes"]')?.value) || 0;
+  const guarded = form.querySelector('.gr [type="checkbox"]:checked') && !form.querySelector('[name="guard.without_ttl"]').checked;
+  const seconds = minutes > 0 ? minutes * 60 : Number(ttl?.value) || (guarded ? GUARDED_S : 0);
   delete body.ttl_s;
   delete body.reason;
-  if (ttl?.value) body.ttl_s = Number(ttl.value);
+  if (seconds) body.ttl_s = seconds;
   body.reason = form.querySelector('[name="reason"]').value;
   request.textContent = `${line}\n${JSON.stringify(body, null, 1)}`;
-  const chosen = ttl?.parentElement.textContent.trim() ?? "";
-  form.querySelector("[data-ttl-hint]").textContent = ttl?.value ? GOES_BACK : STAYS;
-  form.querySelector("[data-apply]").textContent = ttl?.value ? `Apply for ${chosen}` : "Apply until changed";
+  const chosen = minutes > 0 ? `${minutes} min` : ttl?.value ? ttl.parentElement.textContent.trim() : `${GUARDED_S / 60} min`;
+  form.querySelector("[data-ttl-hint]").textContent = seconds ? GOES_BACK : STAYS;
+  form.querySelector("[data-apply]").textContent = seconds ? `Apply for ${chosen}` : "Apply until changed";
 }
 
 form.addEventListener("input", (event) => {
