@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from workers import selectors
 from workers.analysis.assertions import Answer, Demand, judge
 from workers.analysis.naming import CLIENT
+from workers.measure_rows import all_measures
 from workers.models import Run, RunState
 from workers.scenarios import Scenario
 from workers.scenarios.streams import LoadScenario
@@ -139,9 +140,4 @@ def judged(run: Run, demands: Iterable[Demand], in_time: bool = True) -> Judged:
         return Judged(run, found, (), f"Run {run.pk} has no result to judge: {why.rstrip('.')}.")
     if not found["complete_pairs"]:
         return Judged(run, found, (), f"Run {run.pk} has no complete pair of blocks.")
-    return Judged(run, found, tuple(judge(demand, measures_of(found)) for demand in demands))
-
-
-def measures_of(found: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    """All measures of a result: of streams, clients and fairness."""
-    return [*found["measures"], *found.get("clients", ()), *found.get("fairness", {}).get("measures", ())]
+    return Judged(run, found, tuple(judge(demand, all_measures(found)) for demand in demands))

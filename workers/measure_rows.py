@@ -62,6 +62,11 @@ def measure_row(found: Measure) -> Json:
     }
 
 
+def all_measures(found: Json) -> list[Json]:
+    """Of a result: those of streams and the whole block, of clients, and of fairness."""
+    return [*found["measures"], *found.get("clients", ()), *found.get("fairness", {}).get("measures", ())]
+
+
 def spread_row(found: Spread | None) -> Json:
     return asdict(found) if found else {"median": None, "min": None, "max": None}
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from scheduler_api.models import Server
-from workers import load_results
+from workers import load_results, side_by_side
 from workers.analysis import paired, sentences, summary
 from workers.analysis.load_sentences import floor_sentence
 from workers.measure_rows import measure_row
@@ -104,6 +104,28 @@ def results(run: Run, pair: int | None = None) -> Json:
         "pair": shown,
         "timelines": {block.arm: block.timeline for block in run.blocks.filter(pair=shown)} if shown else {},
     }
+
+
+def compare(first: Run, second: Run) -> Json:
+    """Any two runs side by side, those of other consoles included.
+
+    Keys: first, second ({"run", "scenario", "version", "server", "imported", "state", "at", "pairs", "arms"}), comparable,
+    reasons (sentences: why not), configuration ([{"key", "label", "first", "second" (texts), "differs", "forbids"}]) and
+    measures (`workers.analysis.runs.compared`: of each arm both runs' blocks, the second minus the first with an unpaired
+    bootstrap interval and its word; and what B did against A in each). Words are "not comparable" where there is a reason.
+    """
+    return side_by_side.compare(first, second, results)
+
+
+def trend(run: Run) -> Json:
+    """The finished runs of the same scenario in the same version, with the same arms on the same server, oldest first.
+
+    Keys: scenario, version, arms, runs ([{"run", "at", "pairs", "build", "scale", "same_build", "same_scale", "shown"}], where
+    shown says that it is the one asked about), left_out (how many older ones), and measures: [{"key", "who", "metric", "stat",
+    "group", "label", "unit", "better", "points"}], a point being a run's entry with "a", "b" (medians), "ratio" ({"median",
+    "low", "high", "level", "n"}), "word" and "below_floor". An imported run stands alone.
+    """
+    return side_by_side.trend(run, results)
 
 
 def sample_rows(run: Run) -> Iterator[list[str | int | float | None]]:

@@ -125,3 +125,60 @@ def test_lists_are_newest_first_and_of_one_server(server: Server) -> None:
     assert selectors.list_runs(limit=1) == [third]
     assert selectors.active_run(server) == third
     assert selectors.active_run(other) is None
+
+
+CONDITIONS: dict[str, Any] = {
+    "scenario": {"name": "warm-behind-cold", "version": 1},
+    "server": {"name": "m", "backend": "x", "build": "b1"},
+}
+
+
+def test_any_two_runs_side_by_side(server: Server) -> None:
+    first = make_run(server, [(3.0, 1.0)] * 6, conditions=CONDITIONS)
+    second = make_run(server, [(3.0, 2.0)] * 6, conditions=CONDITIONS)
+    found = selectors.compare(first, second)
+    assert (found["comparable"], found["reasons"]) == (True, [])
+    short = next(row for row in found["measures"] if row["key"] == "short_wall")
+    assert (short["arms"]["A"]["word"], short["arms"]["B"]["word"]) == ("no difference shown", "slower")
+    assert {row["key"] for row in found["configuration"] if row["differs"]} == set()
+    newer = {**CONDITIONS, "server": {**CONDITIONS["server"], "build": "b2"}}
+    other = selectors.compare(first, make_run(server, [(3.0, 2.0)] * 6, conditions=newer, scale=0.5))
+    assert [text.split(":")[0] for text in other["reasons"]] == [
+        "Not comparable because the scale differs",
+        "Not comparable because the server's build differs",
+    ]
+
+
+def test_a_trend_is_of_one_scenario_one_server_and_the_same_arms(server: Server) -> None:
+    elsewhere = Server.objects.create(name="other", kind=ServerKind.ENGINE, base_url="http://127.0.0.1:2")
+    runs = [make_run(server, [(3.0, b)] * 6, conditions=CONDITIONS) for b in (1.5, 1.0)]
+    make_run(elsewhere, [(3.0, 1.0)] * 6, conditions=CONDITIONS)
+    make_run(server, [(3.0, 1.0)] * 6, conditions=CONDITIONS, policy_b={"phase": "barrier"})
+    make_run(server, [(3.0, 1.0)] * 6, conditions={**CONDITIONS, "scenario": {"version": 2}})
+    make_run(server, [(3.0, 1.0)] * 6, conditions=CONDITIONS, state=RunState.FAILED)
+    found = selectors.trend(runs[0])
+    assert [(each["run"], each["shown"]) for each in found["runs"]] == [(runs[0].pk, True), (runs[1].pk, False)]
+    short = next(row for row in found["measures"] if row["key"] == "short_wall")
+    assert [(point["ratio"]["median"], point["word"]) for point in short["points"]] == [
+        (pytest.approx(0.5), "faster"),
+        (pytest.approx(1 / 3), "faster"),
+    ]
+
+
+def test_the_floor_is_told_and_warned_of(server: Server) -> None:
+    run = make_run(server, [(3.0, 2.9)] * 6, floor=1)
+    for index, short in ((101, 3.0), (102, 2.0)):
+        block = add_block(run, index, "A", short)
+        Block.objects.filter(pk=block.pk).update(pair=0, floor=1, index=index)
+        block.samples.update(pair=0)
+    found = selectors.results(run)
+    assert (found["complete_pairs"], found["floor_pairs"]) == (6, 1)
+    short = found["measures"][0]
+    assert (short["floor"], short["below_floor"], short["word"]) == (pytest.approx(0.5), True, "faster")
+    assert found["noise"] == {
+        "run": run.pk,
+        "difference": pytest.approx(0.5),
+        "text": "Two equal arms differed by at most 50.0 % (A/A, 1 pair of blocks at the start of this run).",
+    }
+    assert found["warnings"][0].startswith("Noise floor above the effect: two equal arms differed at least as much")
+    assert "Short request, E2E" in found["warnings"][0]
