@@ -7,6 +7,8 @@ from pathlib import Path
 
 from honcho.environ import parse_procfile
 
+import workers.tasks
+import workers.windows  # noqa: F401  # importing them registers their tasks
 from workers.app import UPKEEP, app
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,8 +21,6 @@ def queues_of(command: str) -> list[str]:
 
 def test_each_task_has_the_queue_that_its_haste_wants() -> None:
     ours = {name for name in app.tasks if name.startswith("workers.")}
-    app.loader.import_default_modules()
-    ours |= {name for name in app.tasks if name.startswith("workers.")}
     prompt = {name for name in ours if app.conf.task_routes.get(name, {}).get("queue") == UPKEEP}
     assert prompt == {"workers.reap", "workers.windows", "workers.alerts", "workers.deliver"}
     assert {entry["task"] for entry in app.conf.beat_schedule.values()} <= prompt, "what beat asks for is never behind a run"
