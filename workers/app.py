@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from celery import Celery
-from kombu import Queue
+from kombu.entity import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
@@ -23,7 +23,7 @@ UPKEEP = "upkeep"
 app = Celery("slotboard")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
-    task_queues=(Queue("celery"), Queue(UPKEEP)),
+    task_queues=(Queue("celery"), Queue(UPKEEP)),  # type: ignore[no-untyped-call]
     task_routes={f"workers.{name}": {"queue": UPKEEP} for name in ("reap", "windows", "alerts", "deliver")},
     beat_schedule_filename=str(settings.VAR_DIR / "celerybeat-schedule"),
     # A reap that found no free worker in time is of no use any more: the next one does its work.
