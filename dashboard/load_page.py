@@ -1,4 +1,4 @@
-"""What the page of a run of streams shows beside what all runs have: measures by stream, charts, levels, outcomes. Pure."""
+"""What the page of a run of streams shows beside its measures: charts, levels, outcomes. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from typing import Any
 from dashboard import charts
 from dashboard.charts import words
 from dashboard.charts.base import Figure
-from dashboard.charts.forest import Forest
+from dashboard.measure_groups import OPEN_STREAMS
 from dashboard.measures import DRAWN, KINDS
-from dashboard.results import MeasureRow, measure_row
-from dashboard.stream_words import limit_words, stage_words, stream_words
-from workers.analysis.naming import CLIENT
+from dashboard.stream_words import stage_words, stream_words
 from workers.analysis.numbers import median
-from workers.scenarios.streams import LoadScenario, Stream
+from workers.scenarios.streams import LoadScenario
 
-OPEN_STREAMS = 4  # with more of them the others are folded, each with its headline
-STATISTIC_ORDER = ("", "mean", "p50", "p95", "p99", "max")
-MEASURE_ORDER = ("ttft", "itl", "tpot", "e2e", "goodput", "throughput", "requests")
 OUTCOMES = {
     "ok": ("answered", "ok", ""),
     "cancelled": ("cancelled by the client, as planned", "held", "q"),
@@ -31,96 +26,6 @@ OUTCOMES = {
     "stopped": ("the run ended first", "held", "q"),
     "skipped": ("never sent", "idle", "q"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The measures of one stream, or of the whole block (`name` is "")."""
-
-    name: str
-    what: str
-    limits: str
-    rows: tuple[MeasureRow, ...]
-    headline: str
-    folded: bool
-
-
-def groups(
-    found: Mapping[str, Any], drawn: Forest, scenario: LoadScenario | None, stretch: float, *, clients: bool
-) -> list[Group]:
-    """Streams in the scenario's order, with `clients` then each client label, the whole block last; in each group its measures
-    with the mean before the tail.
-    """
-    streams = {stream.name: stream for stream in scenario.streams} if scenario else {}
-    listed = [*found["measures"], *(found["clients"] if clients else ())]
-    by_who: dict[str, list[Mapping[str, Any]]] = {}
-    for measure in listed:
-        by_who.setdefault(measure["who"], []).append(measure)
-    names = sorted(by_who, key=lambda name: (name == "", name.startswith(CLIENT), _place(name, streams)))
-    told = [name for name in names if name]
-    return [_group(name, by_who[name], drawn, streams.get(name), stretch, folded=name in told[OPEN_STREAMS:]) for name in names]
-
-
-def _place(name: str, streams: Mapping[str, Stream]) -> int:
-    return list(streams).index(name) if name in streams else len(streams)
-
-
-def clients_apart(scenario: LoadScenario | None) -> bool:
-    """Whether some client label has more than one stream, so that its measures are not those of a stream."""
-    labels = [stream.client for stream in scenario.streams if stream.client] if scenario else []
-    return len(labels) != len(set(labels))
-
-
-def _group(
-    name: str, measures: Sequence[Mapping[str, Any]], drawn: Forest, stream: Stream | None, stretch: float, *, folded: bool
-) -> Group:
-    rows, before = [], ""
-    for measure in sorted(measures, key=_rank):
-        rows.append(measure_row(measure, drawn.marks.get(measure["key"]), first=measure["metric"] != before))
-        before = measure["metric"]
-    head = next((row for row in rows if row.statistic == "mean"), rows[0])
-    return Group(
-        name=name.replace(CLIENT, "client ", 1) if name.startswith(CLIENT) else name,
-        what=_what(stream) if stream else "",
-        limits=limit_words(stream, stretch) if stream else "",
-        rows=tuple(rows),
-        headline=f"{head.label} {head.statistic} {head.change}, {head.verdict}",
-        folded=folded,
-    )
-
-
-def _what(stream: Stream) -> str:
-    client = f"; client {stream.client}" if stream.client and stream.client != stream.name else ""
-    return stream_words(stream) + client
-
-
-def _rank(measure: Mapping[str, Any]) -> tuple[int, int]:
-    metric, stat = measure["metric"], measure["stat"]
-    return (
-        MEASURE_ORDER.index(metric) if metric in MEASURE_ORDER else len(MEASURE_ORDER),
-        STATISTIC_ORDER.index(stat) if stat in STATISTIC_ORDER else len(STATISTIC_ORDER),
-    )
-
-
-# -- fairness ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FairRow:
-    """A measure of fairness of all streams (`who` is "") or of one."""
-
-    who: str
-    row: MeasureRow
-
-
-def fair_rows(measures: Sequence[Mapping[str, Any]], *, clients: bool) -> list[FairRow]:
-    """Of the whole block first, then metric by metric; of client labels only where they are not a stream each."""
-    order = list(dict.fromkeys(measure["metric"] for measure in measures))
-    listed = [measure for measure in measures if clients or not measure["who"].startswith(CLIENT)]
-    if not clients:
-        listed = [measure for measure in listed if measure["metric"] != "jain_clients"]
-    ordered = sorted(listed, key=lambda measure: (measure["who"] != "", order.index(measure["metric"])))
-    return [FairRow(measure["who"].replace(CLIENT, "client ", 1), measure_row(measure, None)) for measure in ordered]
 
 
 # -- charts of requests ------------------------------------------------------------------------------------------------

@@ -19,9 +19,10 @@ MOST_TOLD = 4  # streams in the line over a timeline
 UNKNOWN_NOISE = "Nothing is known of the noise on this server: no run with two equal arms of about this size."
 # key of a measure -> what a run is about ("primary"), or what it must not harm ("guard")
 ROLES = {"short_wall": "primary", "cold_wall": "guard", "makespan": "guard"}
+QUIET = ("no difference shown", "not enough runs", "not comparable")
 MARKS = {
     **{"faster": "left", "slower": "right", "more even": "left", "less even": "right"},
-    **{"no difference shown": "same", "not enough runs": "info"},
+    **{"no difference shown": "same", "not enough runs": "info", "not comparable": "unknown"},
 }
 
 
@@ -65,7 +66,7 @@ def measure_row(measure: Mapping[str, Any], dot: Mark | None, *, first: bool = T
     """`measure` as `workers.measure_rows.measure_row` gives it."""
     ratio, kind, word = measure["ratio"], kind_of(measure), str(measure["word"])
     n = max(ratio["n"], measure["difference"]["n"])
-    quiet = word in ("no difference shown", "not enough runs")
+    quiet = word in QUIET
     return MeasureRow(
         key=measure["key"],
         label=kind.name,
@@ -86,6 +87,11 @@ def measure_row(measure: Mapping[str, Any], dot: Mark | None, *, first: bool = T
         noise=_noise(measure) if measure["below_floor"] and not quiet else "",
         dot=dot,
     )
+
+
+def compared_row(row: Mapping[str, Any], dot: Mark | None, *, first: bool = True) -> MeasureRow:
+    """As `measure_row`, of two runs: there is no floor that belongs to both."""
+    return measure_row({**row, "below_floor": False}, dot, first=first)
 
 
 def pair_of_two(measure: Mapping[str, Any]) -> bool:

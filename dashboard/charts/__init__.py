@@ -12,6 +12,7 @@ from dashboard.charts.forest import Forest, forest
 from dashboard.charts.levels import levels
 from dashboard.charts.load import LoadDrawing, planned_load
 from dashboard.charts.pairs import LABELLED, pairs
+from dashboard.charts.search import search
 from dashboard.charts.timeline import timeline, timeline_range
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "levels",
     "pairs",
     "planned_load",
+    "search",
     "timeline",
     "timeline_range",
 ]

@@ -20,7 +20,7 @@ def levels(names: Sequence[str], points: Mapping[str, Sequence[tuple[int, float 
         base.log_axis(grid, unit) if steep else base.axis(grid[0], grid[-1], grid, base.tick_words(grid, unit), showline=False)
     )
     places = list(range(len(names)))
-    shown = [name.split(" ")[0] for name in names]
+    shown = [next((word for word in name.split() if word[:1].isdigit()), name) for name in names]
     return {
         "data": [_line(arm, each) for arm, each in points.items()],
         "layout": base.layout(base.axis(-0.4, len(names) - 0.6, places, shown, showgrid=False, showline=not steep), yaxis),

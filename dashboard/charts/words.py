@@ -26,7 +26,9 @@ def signed(value: float) -> str:
     """As `seconds`, with its sign: "+0.17", "−1.09"; three digits behind the point below a hundredth."""
     size = abs(value)
     text = f"{size:.3f}" if 0 < size < 0.01 else seconds(size)
-    return f"{'+' if value > 0 else MINUS if value < 0 else ''}{text}"
+    if not float(text.replace(",", "")):
+        return "0"
+    return f"{'+' if value > 0 else MINUS}{text}"
 
 
 def span(value: float) -> str:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import arms, load_page, results, run_page, sample_table
+from dashboard import arms, charts, load_page, measure_groups, results, run_page, sample_table
 from dashboard import roles as who
 from dashboard.charts.base import Figure
 from dashboard.measures import DRAWN, KINDS
@@ -83,7 +83,7 @@ def _pair_context(run: Run, found: dict[str, Any], drawn: Any) -> dict[str, Any]
     """Of warm-behind-cold: two requests a block."""
     pairs = found["pairs"]
     return {
-        "groups": [load_page.Group("", "", "", tuple(results.measure_rows(found["measures"], drawn)), "", folded=False)],
+        "groups": [measure_groups.Group("", "", "", tuple(results.measure_rows(found["measures"], drawn)), "", folded=False)],
         "figures": results.pair_figures(pairs, 0) if pairs else {},
         "chart_roles": results.chart_roles(run.conditions, pairs),
     }
@@ -96,13 +96,18 @@ def _load_context(request: Request, run: Run, found: dict[str, Any], drawn: Any)
     measure = load_page.measure_choice(request.GET.get("measure", ""))
     rows, figures = load_page.request_figures(sample_values.by_stream(run, measure), measure, scenario)
     levels = load_page.levels(found["stages"], found["carries"], scenario, stretch, found["arms"])
-    clients = load_page.clients_apart(scenario)
+    clients = measure_groups.clients_apart(scenario)
     says, outcomes = load_page.outcomes(found["outcomes"])
+    fair, fair_more = measure_groups.split_rows(measure_groups.fair_rows(found["fairness"]["measures"], clients=clients))
     drawings: dict[str, Figure] = {**figures, **{f"fig-levels-{at}": each.figure for at, each in enumerate(levels)}}
+    if any(found["searches"].values()):
+        drawings["fig-search"] = charts.search(found["searches"])
     return {
         "scenario": scenario,
-        "groups": load_page.groups(found, drawn, scenario, stretch, clients=clients),
-        "fair_rows": load_page.fair_rows(found["fairness"]["measures"], clients=clients),
+        "groups": measure_groups.groups(found, drawn, scenario, stretch, clients=clients),
+        "fair_rows": fair,
+        "fair_more": fair_more,
+        "searches": found["searches"] if any(found["searches"].values()) else {},
         "measure": measure,
         "measure_kind": KINDS[measure],
         "measure_choices": [(key, KINDS[key].name) for key in DRAWN],
