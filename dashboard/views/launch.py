@@ -44,7 +44,7 @@ def experiment_new(request: Request) -> HttpResponse:
         "chosen": chosen.server if chosen and not chosen.why_not else None,
         "target": chosen,
         "can_start": chosen is not None and not chosen.why_not and asked.scenario is not None,
-        "arms": [{"letter": arm, "choices": arms.choices(arm, _fields(chosen), asked.sent)} for arm in ("A", "B")],
+        "arms": [_arm(arm, asked, chosen) for arm in ("A", "B")],
         "asked": asked,
         "values": asked.values,
         "entries": stored.entries(),
@@ -113,6 +113,13 @@ def _read(request: Request) -> tuple[Asked, list[Target], Target | None]:
     asked = experiment_form.read(sent, run_or_404(int(number)) if number.isdecimal() else None)
     listed = offered.targets(roles.visible(request.user, Role.OPERATOR), asked.scenario)
     return asked, listed, offered.choose(listed, asked.server)
+
+
+def _arm(letter: str, asked: Asked, chosen: Target | None) -> dict[str, Any]:
+    """Numbers are folded away until one is set: most comparisons choose among values."""
+    choices = arms.choices(letter, _fields(chosen), asked.sent)
+    numbers = [choice for choice in choices if not choice.values]
+    return {"letter": letter, "choices": choices, "numbers": len(numbers), "open": any(choice.chosen for choice in numbers)}
 
 
 def _fields(chosen: Target | None) -> dict[str, Any]:
