@@ -13,7 +13,6 @@ from workers.models import Block
 from workers.scenarios.streams import LoadScenario
 from workers.sending import Report
 
-
 BEHIND_SHARE = 0.05  # of the tightest limit: a generator that is later than that measures itself
 
 

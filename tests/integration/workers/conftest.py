@@ -46,7 +46,7 @@ def engine() -> Iterator[EngineProcess]:
 class WorkerProcess:
     """The worker as the Procfile starts it, with beat inside. A start takes seconds, so tests share one until it is ended."""
 
-    def __init__(self, folder: Path, database: str, broker: str) -> None:
+    def __init__(self, folder: Path, database: str, broker: str, slots: int = 2) -> None:
         environment = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "dashboard.settings",
@@ -55,7 +55,7 @@ class WorkerProcess:
             "REDIS_URL": broker,
         }
         command = [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "-B", "--scheduler", "celery.beat:Scheduler"]
-        options = ["--without-gossip", "--without-mingle", "--concurrency", "2", "--loglevel", "INFO"]
+        options = ["--without-gossip", "--without-mingle", "--concurrency", str(slots), "--loglevel", "INFO"]
         self.log = folder / "worker.log"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
