@@ -51,6 +51,11 @@ def list_models(folders: Sequence[Path]) -> Listing:
     return Listing(tuple(files), complete=budget[0] > 0)
 
 
+def one_model(path: Path) -> ModelFile | None:
+    """A file by itself, in its own folder; None where there is none, or a link leads out of the folder."""
+    return _model_file(path, path.parent, [path.parent.resolve()])
+
+
 def _walk(folder: Path, depth: int, budget: list[int]) -> Iterator[Path]:
     """Files by name, then folders; links to folders are not followed, names with a dot in front are left out."""
     try:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.drafts import MODES, DraftError, Mode, examine
-from engine.drafts.listing import ModelFile, list_models
+from engine.drafts.listing import ModelFile, list_models, one_model
 from engine.drafts.report import report, unreadable
 from engine.http.errors import ApiError, json_response
 from engine.http.state import ServerState
@@ -92,16 +92,8 @@ def _file_json(file: ModelFile, in_use: str | None) -> dict[str, Any]:
 
 def _alone(path: str, in_use: str) -> dict[str, Any]:
     """A file that the server was started with, outside of the folders."""
-    try:
-        size: int | None = Path(path).stat().st_size
-    except OSError:
-        size = None
     place = Path(path)
-    return {
-        "path": path,
-        "name": place.name,
-        "folder": str(place.parent),
-        "size_bytes": size,
-        "n_files": None,
-        "in_use": in_use,
-    }
+    if (found := one_model(place)) is not None:
+        return _file_json(found, in_use)
+    unknown = {"size_bytes": None, "n_files": None}
+    return {"path": path, "name": place.name, "folder": str(place.parent), **unknown, "in_use": in_use}

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard import draft_page
-from engine.drafts import DraftError, examine
+from engine.drafts import MODES, DraftError, examine
 from engine.drafts.listing import list_models
 from engine.drafts.report import report, unreadable
 from scheduler_api import drafts, wire
@@ -52,7 +52,7 @@ class FakeEngine:
         return {"folders": self.folders, "files": found, "complete": self.complete, "draft": self.draft}
 
     def check(self, query: dict[str, list[str]]) -> Json:
-        mode = next(mode for mode in ("auto", "off", "temporal") if query["draft_rope"] == [mode])
+        mode = next(mode for mode in MODES if query["draft_rope"] == [mode])
         try:
             return report(examine(Path(query["target"][0]), Path(query["draft"][0]), mode))
         except DraftError as error:
@@ -128,16 +128,12 @@ def test_what_is_missing_is_said(operator_client: Client, server: Server, engine
     assert "serves without it" in get(operator_client, server, engine)
 
 
-@pytest.mark.parametrize(
-    ("status", "said"), [(404, "older than this page"), (401, "registered key"), (500, "not so"), (0, "refused")]
-)
-def test_an_engine_that_does_not_answer(
-    operator_client: Client, server: Server, engine: FakeEngine, status: int, said: str
-) -> None:
-    engine.status = status
-    response = operator_client.get(reverse("server-drafts", args=[server.pk]))
-    assert response.status_code == 502
-    assert said in response.content.decode()
+def test_an_engine_that_does_not_answer(operator_client: Client, server: Server, engine: FakeEngine) -> None:
+    for status, said in ((404, "older than this page"), (401, "registered key"), (500, "not so"), (0, "refused")):
+        engine.status = status
+        response = operator_client.get(reverse("server-drafts", args=[server.pk]))
+        assert response.status_code == 502
+        assert said in response.content.decode()
 
 
 def test_other_kinds_say_why_not(operator_client: Client, shown: Show, engine: FakeEngine) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 type Raw = bytes
+type Given = int | float | bool | str | list[int] | list[str]
 
 U32, F32, BOOL, TEXT, ARRAY, U64 = 4, 6, 7, 8, 9, 10
 
@@ -20,7 +21,7 @@ def pair(key: str, kind: int, raw: Raw) -> Raw:
     return text(key) + struct.pack("<I", kind) + raw
 
 
-def entry(key: str, value: int | float | bool | str | list[int] | list[str]) -> Raw:
+def entry(key: str, value: Given) -> Raw:
     match value:
         case bool():
             return pair(key, BOOL, struct.pack("<?", value))
@@ -30,9 +31,10 @@ def entry(key: str, value: int | float | bool | str | list[int] | list[str]) -> 
             return pair(key, F32, struct.pack("<f", value))
         case str():
             return pair(key, TEXT, text(value))
-        case [str(), *_]:
-            return pair(key, ARRAY, struct.pack("<IQ", TEXT, len(value)) + b"".join(map(text, map(str, value))))
-        case _:
+        case list():
+            texts = [item for item in value if isinstance(item, str)]
+            if texts:
+                return pair(key, ARRAY, struct.pack("<IQ", TEXT, len(texts)) + b"".join(map(text, texts)))
             return pair(key, ARRAY, struct.pack(f"<IQ{len(value)}I", U32, len(value), *map(int, value)))
 
 
@@ -45,20 +47,20 @@ def header(*entries: Raw, tensors: tuple[Raw, ...] = (), version: int = 3, n_key
     return b"GGUF" + counts + b"".join(entries) + b"".join(tensors)
 
 
-def model(path: Path, values: Mapping[str, int | float | bool | str | list[int] | list[str]]) -> Path:
+def model(path: Path, values: Mapping[str, Given]) -> Path:
     """A file without tensors."""
     path.write_bytes(header(*(entry(key, value) for key, value in values.items())))
     return path
 
 
-DRAFT: dict[str, int | float | bool | str | list[int] | list[str]] = {
+DRAFT: dict[str, Given] = {
     "general.architecture": "dflash",
     "dflash.block_count": 2,
     "dflash.embedding_length": 256,
     "dflash.attention.head_count": 4,
     "dflash.rope.dimension_count": 64,
 }
-TARGET: dict[str, int | float | bool | str | list[int] | list[str]] = {
+TARGET: dict[str, Given] = {
     "general.architecture": "qwen35",
     "qwen35.block_count": 4,
     "qwen35.attention.key_length": 64,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ def rope(n_rot: int = 64, head: int = 64, architecture: str = "dflash", kind: st
     return Rope(n_rot, head, f"{architecture}.rope.dimension_count{kind}", f"{architecture}.attention.key_length{kind}")
 
 
-def make_draft(n_rot: int = 64, head: int = 64, **facts: object) -> ModelFacts:
+def make_draft(n_rot: int = 64, head: int = 64, **facts: Any) -> ModelFacts:
     plain = ModelFacts("dflash", 1, (0, 0, 0, 0), full=rope(n_rot, head), sliding=rope(n_rot, head))
-    return replace(plain, **facts)  # type: ignore[arg-type]
+    return replace(plain, **facts)
 
 
 def make_target(architecture: str = "qwen35", sections: tuple[int, ...] = (11, 11, 10, 0)) -> ModelFacts:
@@ -87,10 +88,10 @@ def test_what_does_not_apply_comes_before_what_is_invalid() -> None:
 
 
 def test_layer_0_decides_which_dimension_counts() -> None:
-    both = {"full": rope(64), "sliding": rope(48, 48, kind="_swa")}
+    both: dict[str, Any] = {"full": rope(64), "sliding": rope(48, 48, kind="_swa")}
     assert decide(TARGET, make_draft(**both)).sections == (32, 0, 0, 0)
     assert decide(TARGET, make_draft(first_slides=True, **both)).sections == (24, 0, 0, 0)
-    odd = {"full": rope(64), "sliding": rope(47, 48, kind="_swa")}
+    odd: dict[str, Any] = {"full": rope(64), "sliding": rope(47, 48, kind="_swa")}
     assert "dflash.rope.dimension_count_swa is 47" in decide(TARGET, make_draft(first_slides=True, **odd)).text
 
 

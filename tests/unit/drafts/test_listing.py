@@ -38,6 +38,8 @@ def test_a_split_model_is_one(folder: Path) -> None:
         put(folder / f"m-{number:05d}-of-00003.gguf", number)
     (file,) = list_models([folder]).files
     assert (file.name, file.n_files, file.size_bytes) == ("m-00001-of-00003.gguf", 3, 6)
+    assert listing.one_model(folder / file.name) == file
+    assert listing.one_model(folder / "none.gguf") is None
 
 
 def test_a_link_counts_only_within_the_folders(tmp_path: Path, folder: Path) -> None:

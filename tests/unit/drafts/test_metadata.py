@@ -7,6 +7,7 @@ import random
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from engine.drafts.metadata import MAX_KEYS, MAX_TENSORS, MAX_TEXTS, Skipped
 from tests.unit.drafts import headers as raw
 
 
-def facts(path: Path, **changes: object) -> ModelFacts:
-    values = {**raw.DRAFT, **{f"dflash.{key.replace('__', '.')}": value for key, value in changes.items()}}
-    return facts_of(read_header(raw.model(path, {key: value for key, value in values.items() if value is not None})))  # type: ignore[arg-type]
+def facts(path: Path, **changes: Any) -> ModelFacts:
+    values: dict[str, Any] = {**raw.DRAFT, **{f"dflash.{key.replace('__', '.')}": value for key, value in changes.items()}}
+    return facts_of(read_header(raw.model(path, {key: value for key, value in values.items() if value is not None})))
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_values_and_places(path: Path) -> None:
-    values = {"general.architecture": "dflash", "a": 7, "b": 0.5, "c": True, "d": [1, 2, 3, 4], "e": ["x", "yy"]}
+    values: dict[str, Any] = {"general.architecture": "dflash", "a": 7, "b": 0.5, "c": True, "d": [1, 2, 3, 4], "e": ["x", "yy"]}
     entries = [raw.entry(key, value) for key, value in values.items()]
     path.write_bytes(raw.header(*entries, tensors=(raw.tensor("t", 4, 0),)).ljust(512, b"\0"))
     header = read_header(path)
