@@ -7,6 +7,8 @@ WorkerError
 └── LeaseLost      the run belongs to nobody or to another worker now: write nothing more
 BrokerDown         the message broker does not answer
 ExperimentRefused  a run was not started; one sentence for the operator
+ExportRefused      a run is not written into a file yet
+ImportRefused      a file is not taken as a run; the sentence says what is wrong with it, and where
 """
 
 from __future__ import annotations
@@ -41,6 +43,18 @@ class BrokerDown(Exception):
 
 
 class ExperimentRefused(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class ExportRefused(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class ImportRefused(Exception):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text

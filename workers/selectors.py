@@ -239,12 +239,18 @@ def _equal_arms(run: Run) -> bool:
 def _noise(run: Run) -> Json | None:
     """From the last finished run with equal arms on this server, of the same scenario and about the same size."""
     if run.server_id is None:
-        return None
+        return _noted_noise(run)
     rows = Run.objects.filter(server_id=run.server_id, scenario=run.scenario, state=RunState.FINISHED).exclude(pk=run.pk)
     for other in rows.filter(scale__gte=run.scale / 2, scale__lte=run.scale * 2)[:50]:
         if _equal_arms(other) and (difference := summary.largest_difference(complete_pairs(other))) is not None:
             return {"run": other.pk, "difference": difference, "text": sentences.noise_sentence(difference, other.pk)}
     return None
+
+
+def _noted_noise(run: Run) -> Json | None:
+    """What an imported run quoted where it was made; its run has no number here."""
+    noise = (run.imported or {}).get("noise")
+    return None if noise is None else {"run": None, **noise}
 
 
 def _robustness(pairs: list[summary.Pair]) -> list[str]:
