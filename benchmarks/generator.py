@@ -1,5 +1,5 @@
-"""The load generator beside locust's FastHttpUser, on the same streams of a stub, in turns; its own dispatch delay; two
-processes against one.
+"""The load generator beside locust's FastHttpUser, on the same streams of a stub, in turns; its own dispatch delay; two shards of
+a load against one process with all of it.
 
 The stub is a process of its own and answers at once, 64 events an answer, so what is measured is how fast a client reads.
 Locust counts the lines that its own `iter_lines` gives it; the generator parses each event and keeps its time.
@@ -23,11 +23,13 @@ from benchmarks.common import finish, spread, table
 ROOT = Path(__file__).parent.parent
 CHUNKS = 64
 USERS = 32
+SHARDS = 2
 
 
 @contextlib.contextmanager
-def stub() -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks.streaming_stub", "--chunks", str(CHUNKS)]
+def stub(per_write: int = 4) -> Iterator[str]:
+    """`per_write`: events in one write; the more, the less of the machine the stub takes."""
+    command = [sys.executable, "-m", "benchmarks.streaming_stub", "--chunks", str(CHUNKS), "--per-write", str(per_write)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         try:
@@ -59,27 +61,30 @@ def results(children: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
     return [json.loads(text.strip().splitlines()[-1]) for text in said]
 
 
-def closed(urls: Sequence[str], seconds: float) -> float:
-    """Events a second that generator processes read together, one against each of the stubs."""
-    told = results([start("generator_worker", url, "closed", USERS, seconds) for url in urls])
-    return float(sum(each["rate"] for each in told))
+def closed(url: str, seconds: float, shards: int = 1, users: int = USERS) -> float:
+    """Events a second that the shards of one load of `users` users read together, each in a process."""
+    started = [start("generator_worker", url, "closed", users, seconds, shard, shards) for shard in range(shards)]
+    return float(sum(each["rate"] for each in results(started)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=6, help="of a generator's and a locust's turn")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each turn")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
     asked = parser.parse_args()
-    with stub() as one, stub() as two:
+    with stub() as one, stub(CHUNKS) as light:
         ours: list[float] = []
         theirs: list[float] = []
         for pair in range(asked.pairs):
             for own in (True, False) if pair % 2 == 0 else (False, True):
-                (ours if own else theirs).append(closed([one], asked.seconds) if own else locust(one, asked.seconds))
+                (ours if own else theirs).append(closed(one, asked.seconds) if own else locust(one, asked.seconds))
         half = statistics.median(ours) / CHUNKS / 2
         delays = results([start("generator_worker", one, "constant", half, asked.seconds)])[0]
-        both = [(closed([one], asked.seconds), closed([one, two], asked.seconds)) for _ in range(max(1, asked.pairs // 3))]
-    report(ours, theirs, delays, [pair / single for single, pair in both], half)
+        speedups = []
+        for _ in range(max(1, asked.pairs // 2)):
+            single, spread_out = (closed(light, asked.seconds, shards, SHARDS * USERS) for shards in (1, SHARDS))
+            speedups.append(spread_out / single)
+    report(ours, theirs, delays, speedups, half)
 
 
 def locust(url: str, seconds: float) -> float:
@@ -91,7 +96,9 @@ def report(ours: list[float], theirs: list[float], delays: dict[str, Any], shard
     print(table(["pair", "generator, events/s", "locust, events/s", "ratio"], rows))
     print(f"\nat {half:,.0f} requests/s: dispatch delay p50 {delays['p50_ms']:.2f} ms, p99 {delays['p99_ms']:.2f} ms")
     cores = len(os.sched_getaffinity(0))
-    print(f"two processes against one: {', '.join(f'{ratio:.2f}' for ratio in shards)} on {cores} cores, a stub for each")
+    print(
+        f"two shards against one process: {', '.join(f'{ratio:.2f}' for ratio in shards)} on {cores} cores, the stub on them too"
+    )
     figures = {
         **spread([a / b for a, b in zip(ours, theirs, strict=True)], "ratio_vs_locust"),
         **spread(ours, "events_per_s"),

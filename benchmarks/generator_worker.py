@@ -1,4 +1,5 @@
-"""One process of the load generator for `benchmarks.generator`: `closed USERS SECONDS` or `constant RATE SECONDS` against a stub.
+"""One process of the load generator for `benchmarks.generator`: `closed USERS SECONDS` or `constant RATE SECONDS` against a stub,
+or shard SHARD of COUNT of such a load.
 
 Prints "ready" when everything is planned, begins at a line of its input, and ends with one line of JSON.
 """
@@ -24,9 +25,10 @@ from workers.load.http import Wire
 from workers.load.plan import make_plan
 from workers.load.planned import Plan, Scaling
 from workers.load.runner import Load, Runner
+from workers.load.shards import part
 from workers.scenarios.streams import LoadScenario
 
-MOST_REQUESTS = 8000  # a second, planned for a closed loop: more than one process can send
+MOST_REQUESTS = 4000  # a second, planned for a closed loop: more than one process can send
 
 
 def plan(kind: str, amount: float, seconds: float) -> Plan:
@@ -40,13 +42,14 @@ def plan(kind: str, amount: float, seconds: float) -> Plan:
 async def run(url: str, planned: Plan) -> Load:
     async with Wire(url) as wire:
         runner = Runner(wire, Native(1, tuple(range(300, 400))), ClientClock())
+        runner.prepare(planned)
         print("ready", flush=True)
         sys.stdin.readline()
         return await runner.run(planned)
 
 
-def main(url: str, kind: str, amount: str, seconds: str) -> None:
-    load = uvloop.run(run(url, plan(kind, float(amount), float(seconds))))
+def main(url: str, kind: str, amount: str, seconds: str, shard: str = "0", count: str = "1") -> None:
+    load = uvloop.run(run(url, part(plan(kind, float(amount), float(seconds)), int(shard), int(count))))
     sent = [record for record in load.records if record.answer.outcome != "skipped"]
     failed = [record.answer.error for record in sent if record.answer.outcome != "ok"]
     if failed:

@@ -1,9 +1,9 @@
 """A server that streams known events at known times: what the load generator is measured against. As a process of its own.
 
 `python -m benchmarks.streaming_stub --chunks 64 --first-ms 20 --gap-ms 5` prints its URL and serves until it is ended. It
-answers every POST with llama-server's native events, or OpenAI's under /v1. The last event says when the request was received
-and each chunk was written, on the system's monotonic clock, which all processes of a machine share. A body's `n_predict` (or
-`max_tokens`) overrides the number of chunks.
+answers every POST with llama-server's native events, or OpenAI's under /v1. Without a gap, `--per-write` chunks go in one write.
+The last event says when the request was received and each chunk was written, on the system's monotonic clock, which all
+processes of a machine share. A body's `n_predict` (or `max_tokens`) overrides the number of chunks.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class Timing:
 
 def framed(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+FRAMED_NATIVE, FRAMED_CHAT = framed(NATIVE), framed(CHAT)
 
 
 class Connection(asyncio.Protocol):
@@ -76,14 +79,17 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             return
         self._transport.write(HEAD)
-        self._loop.call_later(self._timing.first_s, self._chunk, chunks, received, [])
+        if self._timing.first_s or self._timing.gap_s:
+            self._loop.call_later(self._timing.first_s, self._chunk, chunks, received, [])
+        else:
+            self._loop.call_soon(self._chunk, chunks, received, [])
 
     def _chunk(self, left: int, received: float, written: list[float]) -> None:
         if self._transport is None:
             return
         count = 1 if self._timing.gap_s else min(left, self._timing.per_write)
         written.append(time.perf_counter())
-        self._transport.write(framed(self._event()) * count)
+        self._transport.write((FRAMED_NATIVE if self._native else FRAMED_CHAT) * count)
         left -= count
         if left > 0 and self._timing.gap_s:
             due = written[0] + len(written) * self._timing.gap_s
@@ -92,9 +98,6 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._chunk, left, received, written)
         else:
             self._transport.write(self._end(received, written))
-
-    def _event(self) -> bytes:
-        return NATIVE if self._native else CHAT
 
     def _end(self, received: float, written: list[float]) -> bytes:
         timings = {"received_at": received, "written_at": written}
@@ -122,8 +125,9 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=64)
     parser.add_argument("--first-ms", type=float, default=0.0)
     parser.add_argument("--gap-ms", type=float, default=0.0)
+    parser.add_argument("--per-write", type=int, default=4)
     asked = parser.parse_args()
-    uvloop.run(serve(Timing(asked.chunks, asked.first_ms / 1000, asked.gap_ms / 1000)))
+    uvloop.run(serve(Timing(asked.chunks, asked.first_ms / 1000, asked.gap_ms / 1000, asked.per_write)))
 
 
 if __name__ == "__main__":

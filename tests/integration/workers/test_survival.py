@@ -178,6 +178,7 @@ def test_two_shards_send_the_same_load_as_one_and_a_second_delivery_sends_nothin
     for arm in "AB":
         assert load_of(spread, 1, arm) == load_of(alone, 1, arm)
     assert selectors.results(spread)["complete_pairs"] == 1
+    assert spread.live is not None
     assert (spread.live["planned"], spread.live["done"]) == (planned, planned)
     assert {line["source"] for line in selectors.log(spread)} >= {"console", "worker", "shard 2"}
     assert engine.get("/scheduler")["policy"]["requested"]["prefill_order"] == "shortest_first"
