@@ -35,8 +35,8 @@ SENTENCES = {
     "throughput.",
     "decode_share": "The share of the time that generating slots keep while prompts come in. Prompts wait until generation has "
     "had it.",
-    "speculative": "Where drafted tokens come from. A batch without prompts checks them beside the next token; what comes out is the "
-    "same.",
+    "speculative": "Where drafted tokens come from. A batch without prompts checks them beside the next token; what comes out is "
+    "the same.",
     "speculative_n_max": "The most tokens drafted for a slot in one batch. Fewer are drafted where they were seldom right.",
     "speculative_n_min": "A shorter draft is dropped.",
     "speculative_ngram_size": "How many tokens in a row must have occurred before for what followed them to be drafted.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import include, path, re_path
+from django.urls import include, path
 
 from dashboard.views import (
     alert_rules,
@@ -65,7 +65,8 @@ urlpatterns = [
     path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
     path("definitions/", definitions.show, name="definitions"),
     path("audit/", audit.changes, name="audit"),
-    re_path(r"^audit/export\.(?P<form>csv|json)$", audit.export, name="audit-export"),
+    path("audit/export.csv", audit.export, {"form": "csv"}, name="audit-csv"),
+    path("audit/export.json", audit.export, {"form": "json"}, name="audit-json"),
     path("scenarios/", scenarios.scenarios, name="scenarios"),
     path("scenarios/add/", scenarios.scenario_add, name="scenario-add"),
     path("scenarios/check/", scenarios.scenario_check, name="scenario-check"),

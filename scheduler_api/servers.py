@@ -8,7 +8,7 @@ from typing import Any, Literal
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from scheduler_api import wire
+from scheduler_api import audit, wire
 from scheduler_api.exceptions import RegistrationRefused
 from scheduler_api.kinds.engine import offers_scheduler
 from scheduler_api.kinds.llama_state import METRICS_OFF, SLOTS_OFF
@@ -130,7 +130,9 @@ def register(
     chosen = _detected(url, api_key) if kind == "auto" else ServerKind(kind)
     try:
         with transaction.atomic():
-            return Server.objects.create(name=name, kind=chosen, base_url=url, api_key=api_key, created_by=by, quiet=quiet)
+            server = Server.objects.create(name=name, kind=chosen, base_url=url, api_key=api_key, created_by=by, quiet=quiet)
+            audit.record("server.registered", name, server=server, actor=by, after=_told(server))
+            return server
     except IntegrityError:
         raise RegistrationRefused(f"Another server is already called {name}.", "name") from None
 
@@ -150,9 +152,17 @@ def move(server: Server, base_url: str, api_key: str | None = None) -> Server:
         server.api_key = api_key or ""
     elif api_key is not None:
         server.api_key = api_key
+    before = _told(Server.objects.get(pk=server.pk))
     server.base_url = url
-    server.save(update_fields=["base_url", "api_key"])
+    with transaction.atomic():
+        server.save(update_fields=["base_url", "api_key"])
+        audit.record("server.moved", server.name, server=server, before=before, after=_told(server))
     return server
+
+
+def _told(server: Server) -> dict[str, Any]:
+    """What the audit trail keeps of a registration; of a key only whether there is one."""
+    return {"kind": server.kind, "base_url": server.base_url, "quiet": server.quiet, "has_key": bool(server.api_key)}
 
 
 def _origin(url: str) -> str:

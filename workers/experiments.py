@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from scheduler_api import audit
 from scheduler_api.models import Server
 from workers import preflight, queueing, runlog
 from workers.analysis.order import ABBA, ORDERS, default_floor
@@ -193,6 +194,7 @@ def _queue(when: When, *, repetitions: int, seed: int | None, **fields: Any) -> 
         run.delete()
         raise ExperimentRefused("The message broker cannot be reached, so no worker would hear of the run.") from None
     runlog.note(run.pk, f"Sent to the workers{_by(run)}.", source="console")
+    _record(run)
     return run
 
 
@@ -201,7 +203,13 @@ def _leave_waiting(when: When, before: Run | None, fields: dict[str, Any]) -> Ru
     run = Run.objects.create(state=RunState.WAITING, not_before=when.not_before, progress_text=text, **fields)
     told = text if when.not_before is None else f"{text}, not before {when.not_before:%Y-%m-%d %H:%M:%S %Z}"
     runlog.note(run.pk, f"{told}{_by(run)}.", source="console")
+    _record(run)
     return run
+
+
+def _record(run: Run) -> None:
+    after = {"arm_a": run.policy_a, "arm_b": run.policy_b, "pairs": run.repetitions}
+    audit.record("run.started", run.scenario, server=run.server, actor=run.created_by, after=after, ref=f"run {run.pk}")
 
 
 def _by(run: Run) -> str:
@@ -218,6 +226,7 @@ def request_stop(run: Run, by: User | None) -> None:
         state=RunState.STOPPING, stop_requested=True, stop_reason=reason
     )
     if changed:
+        audit.record("run.stopped", run.scenario, server=run.server, actor=by, ref=f"run {run.pk}")
         runlog.note(run.pk, f"{reason[:1].upper()}{reason[1:]}.", "warning", "console")
     run.refresh_from_db()
 

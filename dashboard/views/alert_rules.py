@@ -67,7 +67,7 @@ def rule_test(request: HttpRequest) -> HttpResponse:
 @require_POST
 @at_least(Role.ADMIN)
 def rule_delete(request: HttpRequest, pk: int) -> HttpResponse:
-    get_object_or_404(Rule, pk=pk).delete()
+    services.remove_rule(get_object_or_404(Rule, pk=pk))
     messages.success(request, "The rule is deleted. What it had opened is closed.")
     return redirect("alert-rules")
 
@@ -113,6 +113,6 @@ def recipient_test(request: HttpRequest, pk: int) -> HttpResponse:
 @at_least(Role.ADMIN)
 def recipient_delete(request: HttpRequest, pk: int) -> HttpResponse:
     recipient = get_object_or_404(Recipient, pk=pk)
-    recipient.delete()
+    services.remove_recipient(recipient)
     messages.success(request, f"{recipient.name} is deleted; no rule tells it any more.")
     return redirect("alert-rules")

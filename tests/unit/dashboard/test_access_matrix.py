@@ -24,7 +24,8 @@ from dashboard.feed.routing import ROUTES
 from dashboard.people import links, tokens
 from dashboard.people.models import Membership, Scope, ServerGroup
 from scheduler_api.alerts.models import Alert, Recipient, Rule, Silence
-from scheduler_api.models import Server
+from scheduler_api.models import PolicyChange, Server
+from scheduler_api.policies.models import PolicyWindow
 from tests.conftest import client_of
 from tests.support.sample_rows import make_run
 from tests.support.sample_states import Json
@@ -59,6 +60,17 @@ server-runs GET {SEEN}
 policies GET {SEEN}
 policy-switch POST {OPERATES}
 policy-review POST {OPERATES}
+policy-revert POST {OPERATES}
+policy-drift POST login none no none none none
+policy-guard POST login none no none none none
+policy-export GET {SEEN}
+policy-import POST {OPERATES}
+preset-add POST {OPERATES}
+preset-remove POST login none no none none none
+preset-export GET {LISTS}
+policy-windows GET {SEEN}
+policy-windows POST {OPERATES}
+policy-window POST {OPERATES}
 server-drafts GET {OPERATES}
 server-share GET {OPERATES}
 server-share POST {OPERATES}
@@ -86,6 +98,8 @@ alert-recipient-test POST {ADMINS}
 alert-recipient-delete POST {ADMINS}
 
 audit GET {LISTS}
+audit-csv GET {LISTS}
+audit-json GET {LISTS}
 
 scenarios GET {LISTS}
 scenario-add GET {ANYWHERE}
@@ -240,6 +254,8 @@ def numbers(db: None, admin: User, states: dict[int, Json]) -> dict[str, dict[st
     )
     silence = Silence.objects.create(server=server, until=now + timedelta(hours=1), by=admin, by_name="ada", reason="x")
     recipient = Recipient.objects.create(name="ops", channel="email", address="ops@example.org")
+    change = PolicyChange.objects.create(server=server, actor_name="ada", outcome="applied", version=1)
+    window = PolicyWindow.objects.create(server=server, name="nights", since=now, starts_at=now, ends_at=now)
     run = make_run(server, admin, pairs=1)
     StoredScenario.objects.create(name="mine", text="name: mine")
     token, _ = tokens.make(admin, "nightly", Scope.READ)
@@ -260,7 +276,8 @@ def numbers(db: None, admin: User, states: dict[int, Json]) -> dict[str, dict[st
         "scenarios/": {"name": "mine"},
         "welcome/": {"uidb64": "x", "token": "y"},
         "login/oidc/": {"provider_id": "oidc"},
-        "servers/": {"pk": server.pk},
+        "servers/": {"pk": server.pk, "change": change.pk, "window": window.pk},
+        "policies/presets/": {"key": "as-llama-server"},
         "api/": {"server_id": server.pk},
     }
 
