@@ -159,6 +159,11 @@ def test_the_countdown_names_what_goes_back() -> None:
     assert evaluate("live/strips.js", "module.reverting(value)", policy | {"reverts_at": None}) is None
 
 
+def test_a_draft_left_out_is_told_with_its_reason() -> None:
+    infos = [{"draft": {"loaded": False, "text": "odd"}}, {"draft": {"loaded": True, "text": "fine"}}, {"draft": None}, {}, None]
+    assert evaluate("live/strips.js", "value.map(module.leftOut)", infos) == ["odd", None, None, None, None]
+
+
 def test_an_open_row_tells_prompt_wait_and_queue_apart() -> None:
     slot = {"id": 1, "submitted_at": 1.5, "first_visit_at": 4.0}
     rows = [

@@ -12,6 +12,11 @@ export function reverting(policy) {
   return { at: policy.reverts_at, from: policy.changed_at, what: (text || "The policy goes back").replace(/^./, (first) => first.toUpperCase()), why: policy.reason };
 }
 
+// Why the server goes without the draft model that it was started with; null when it does not. Pure.
+export function leftOut(info) {
+  return info?.draft && !info.draft.loaded ? info.draft.text : null;
+}
+
 export class Strips {
   constructor() {
     this.simulated = document.querySelector("[data-simulated]");
@@ -21,9 +26,9 @@ export class Strips {
 
   draw(state) {
     show(this.simulated, state.info?.backend === "simulated");
-    const refused = state.info?.draft && !state.info.draft.loaded;
-    show(this.draft, Boolean(refused));
-    if (refused) set(this.draft?.querySelector("[data-why]"), state.info.draft.text);
+    const refused = leftOut(state.info);
+    show(this.draft, refused !== null);
+    if (refused !== null) set(this.draft?.querySelector("[data-why]"), refused);
     this.revert = reverting(state.policy);
     show(this.strip, this.revert !== null);
     if (!this.revert) return;
