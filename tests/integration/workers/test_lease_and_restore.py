@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError, transaction
 from django.utils import timezone
 
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
 from scheduler_api.models import Server, ServerKind
 from tests.integration.workers.conftest import fresh, wait_for
 from workers import experiments, lease, reaping, restore
-from workers.errors import ExperimentRefused, LeaseLost, RunStopped
+from workers.errors import ExperimentRefused, LeaseLost, RunStopped, ShardLost
 from workers.lease import Watch
 from workers.models import Run, RunState
 
@@ -126,6 +127,32 @@ def test_the_watch_beats_and_notices_that_the_run_was_taken_away(server: Server)
         wait_for(lambda: watch._reason is not None, 5)
         with pytest.raises(LeaseLost):
             watch.check()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_progress_is_written_down_at_most_twice_a_second_and_never_after_the_load(server: Server) -> None:
+    ticks: list[float] = []
+
+    def tick() -> None:
+        ticks.append(time.monotonic())
+        if len(ticks) == 1:
+            raise DatabaseError("locked")  # the next one comes all the same
+
+    with Watch(make_held(server).pk, "mine") as watch:
+        with watch.ticking(tick):
+            wait_for(lambda: len(ticks) >= 3, 10)
+        count = len(ticks)
+        time.sleep(0.7)
+    assert len(ticks) == count
+    assert min(after - before for before, after in pairwise(ticks)) > 0.5
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_further_reason_ends_the_work_like_a_stop(server: Server) -> None:
+    with Watch(make_held(server).pk, "mine") as watch:
+        watch.also.append(lambda: ShardLost("Shard 2 is gone."))
+        with pytest.raises(ShardLost, match=r"Shard 2 is gone\."):
+            watch.sleep(5)
 
 
 def test_a_queued_run_stops_at_once_and_one_that_is_over_stays(server: Server) -> None:

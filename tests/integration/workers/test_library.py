@@ -19,6 +19,8 @@ from tests.support.engine import EngineProcess, running_engine
 from tests.support.tiny_variants import write_lora, write_small_model
 from workers import experiments, selectors, steps
 from workers.errors import ExperimentRefused
+from workers.load import tally
+from workers.load.tally import Tally
 from workers.models import Block, Run, RunState
 from workers.scenarios import library
 from workers.scenarios.streams import LoadScenario
@@ -122,6 +124,21 @@ def test_blocks_of_a_pair_are_the_same_load_on_fresh_text(monkeypatch: pytest.Mo
     documents = b.samples.filter(role="document")
     assert all((sample.n_cached or 0) < 16 for sample in documents)
     assert b.samples.filter(role="chat", n_cached__gt=0).exists()  # the shared prefix
+
+
+def test_of_a_large_load_a_part_is_kept_and_all_of_it_measured(monkeypatch: pytest.MonkeyPatch, target: Server) -> None:
+    monkeypatch.setattr(tally, "RAW_MOST", 5)
+    run = conduct(monkeypatch, "victim-and-attacker", target)
+    assert (run.state, run.error) == (RunState.FINISHED, "")
+    planned, every = run.conditions["planned"]["requests"], run.conditions["planned"]["kept_every"]
+    assert every == -(-planned // 5) > 1
+    for block in run.blocks.filter(pair=1):
+        assert block.samples.exclude(role="warm").count() == -(-planned // every)
+        assert Tally.of_json(block.tally).of().requests == planned
+    found = selectors.results(run)
+    assert sum(found["outcomes"]["A"]["victim"].values()) + sum(found["outcomes"]["A"]["attacker"].values()) == planned
+    assert {"victim.ttft_p50", "attacker.e2e_p50", "makespan", "throughput"} <= names_of(found)
+    assert any(f"one of {every} is kept with its times" in text for text in run.warnings)
 
 
 def test_what_warms_is_warm_under_both_arms(monkeypatch: pytest.MonkeyPatch, target: Server) -> None:
