@@ -23,8 +23,10 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def distribution(a: Sequence[float], b: Sequence[float], unit: str = "s", what: str = "request") -> Figure:
-    """`a` and `b` in `unit`; `what` is counted, in the singular."""
+def distribution(
+    a: Sequence[float], b: Sequence[float], unit: str = "s", what: str = "request", names: tuple[str, str] = ("A", "B")
+) -> Figure:
+    """`a` and `b` in `unit`; `what` is counted, in the singular; `names` in place of the arms'."""
     arms = {"A": sorted(a), "B": sorted(b)}
     high = max([*arms["A"], *arms["B"], 0.0])
     grid = base.ticks(0.0, high * 1.02 or 1.0, 5)
@@ -41,12 +43,16 @@ def distribution(a: Sequence[float], b: Sequence[float], unit: str = "s", what: 
         "layout": base.layout(
             base.axis(0.0, end, grid, base.tick_words(grid, unit), showline=True),
             base.axis(0.0, 104.0, y_ticks, y_words),
-            annotations=[label for share in shares for label in _labels(arms, share, end, unit)],
+            annotations=[label for share in shares for label in _labels(_named(arms, names), share, end, unit)],
         ),
         "narrow": {},
-        "readouts": _readouts(arms, end, unit),
-        "alt": "; ".join(f"{arm}: {_sentence(values, unit, what)}" for arm, values in arms.items()),
+        "readouts": _readouts(_named(arms, names), end, unit),
+        "alt": "; ".join(f"{arm}: {_sentence(values, unit, what)}" for arm, values in _named(arms, names).items()),
     }
+
+
+def _named(arms: dict[str, list[float]], names: tuple[str, str]) -> dict[str, list[float]]:
+    return dict(zip(names, arms.values(), strict=True))
 
 
 def _sentence(values: Sequence[float], unit: str, what: str) -> str:
@@ -90,7 +96,7 @@ def _labels(arms: dict[str, list[float]], share: float, end: float, unit: str) -
     """A label at each arm's percentile, turned away from the other arm; one label for both when they lie together."""
     at = {arm: percentile(values, share) for arm, values in arms.items() if values}
     head = "p95 " if share == 0.95 else ""
-    if len(at) == 2 and abs(at["A"] - at["B"]) < 0.16 * end:
+    if len(at) == 2 and max(at.values()) - min(at.values()) < 0.16 * end:
         text = head + ", ".join(f"{arm} {words.seconds(value)} {unit}" for arm, value in at.items())
         left = min(at.values()) > 0.45 * end
         return [_label(min(at.values()) if left else max(at.values()), share, text, left)]
@@ -112,7 +118,7 @@ def _label(x: float, share: float, text: str, left: bool) -> dict[str, Any]:
 
 
 def _readouts(arms: dict[str, list[float]], end: float, unit: str) -> list[dict[str, Any]]:
-    every = sorted({0.0, *arms["A"], *arms["B"]})
+    every = sorted({0.0, *(value for values in arms.values() for value in values)})
     edges = [every[index] for index in _taken(len(every), MOST_READOUTS)]
     readouts = []
     for edge, after in pairwise([*edges, end]):
