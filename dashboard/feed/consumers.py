@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from time import time
 from typing import Any, ClassVar
@@ -22,7 +21,7 @@ from django.conf import settings
 from dashboard.feed.guard import guard
 from dashboard.feed.hub import hub
 from dashboard.people import sockets
-from dashboard.people.sockets import Refused, Ticket
+from dashboard.people.sockets import Refused
 from scheduler_api import live, strict_json
 
 logger = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
     recheck_s: ClassVar[float] = 1.0
     old_s: ClassVar[float] = 15.0
     #: Who is let in: (scope, the route's number) -> Ticket, or Refused.
-    allowed: ClassVar[Callable[[Any, int], Ticket]] = staticmethod(sockets.for_person)
+    allowed = staticmethod(sockets.for_person)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:

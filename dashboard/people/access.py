@@ -7,7 +7,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 
 from dashboard.people import tokens
-from dashboard.people.models import Membership, ServerGroup
+from dashboard.people.models import Membership, Scope, ServerGroup
 from scheduler_api.access import NOBODY, RANK, Access, Role
 
 
@@ -38,7 +38,7 @@ def of_token(request: HttpRequest, secret: str) -> Access | None:
     request.user = token.user
     request.audit_through = f"token {token.name}"  # type: ignore[attr-defined]
     servers = None if token.group is None or token.group.everything else servers_of(token.group)
-    return of_user(token.user).capped(tokens.ROLE_OF[token.scope], servers)
+    return of_user(token.user).capped(tokens.ROLE_OF[Scope(token.scope)], servers)
 
 
 def servers_of(group: ServerGroup) -> frozenset[int]:

@@ -84,7 +84,7 @@ def forget_second_factor(user: User) -> bool:
 
 
 def has_second_factor(user: User) -> bool:
-    return Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists()
+    return bool(Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists())
 
 
 def keep_group(group: ServerGroup | None, name: str, servers: list[int]) -> ServerGroup:

@@ -40,8 +40,9 @@ class Refused(Exception):
         self.code = code
 
 
-def for_person(scope: Any, server_id: int) -> Ticket:
-    """Raises Refused."""
+def for_person(scope: Any, number: int) -> Ticket:
+    """`number` is the server's. Raises Refused."""
+    server_id = number
     user, session = scope["user"], scope["session"]
     if not user.is_authenticated or not user.is_active:
         raise Refused(LOGIN_NEEDED)
@@ -51,12 +52,12 @@ def for_person(scope: Any, server_id: int) -> Ticket:
     return Ticket(server_id, user.pk, session.session_key or "", user.get_session_auth_hash())
 
 
-def for_link(scope: Any, link_id: int) -> Ticket:
-    """Raises Refused. A link to a run's result has no live feed."""
-    link = links.opened_with(link_id, scope.get("cookies", {}))
+def for_link(scope: Any, number: int) -> Ticket:
+    """`number` is the link's. Raises Refused. A link to a run's result has no live feed."""
+    link = links.opened_with(number, scope.get("cookies", {}))
     if link is None or link.server_id is None:
         raise Refused(LINK_ENDED)
-    return Ticket(link.server_id, link_id=link_id)
+    return Ticket(link.server_id, link_id=link.pk)
 
 
 def ended(tickets: Collection[Ticket]) -> dict[Ticket, int]:

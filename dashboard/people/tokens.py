@@ -50,9 +50,7 @@ def make(
             digest=digest(secret),
         )
         where = group.name if group is not None else "all that its person may see"
-        audit.record(
-            "token.made", str(token), after={"scope": scope, "servers": where, "expires": str(expires)}
-        )
+        audit.record("token.made", str(token), after={"scope": scope, "servers": where, "expires": str(expires)})
     return token, secret
 
 

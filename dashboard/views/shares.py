@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
@@ -97,7 +97,7 @@ def shared(request: HttpRequest, pk: int) -> HttpResponse:
     if link.run is not None and link.run.active:
         return render(request, "shared/waiting.html", {"run": link.run})
     if link.run is not None:
-        return _without_ways_out(experiments.run(request, link.run.pk))
+        return _without_ways_out(experiments.run(cast(Any, request), link.run.pk))
     assert link.server_id is not None
     return _without_ways_out(servers.live(request, link.server_id))
 
@@ -125,11 +125,16 @@ def shared_open(request: HttpRequest, pk: int) -> HttpResponse:
     return answer
 
 
+def _no_runs(request: HttpRequest, server_id: int) -> HttpResponse:
+    """A live page is shared, not the runs on it."""
+    return JsonResponse({"runs": []})
+
+
 PARTS: dict[str, Callable[[HttpRequest, int], HttpResponse]] = {
     "detail": history.detail,
     "fairness": history.fairness,
     "history": history.history,
-    "runs": lambda request, server_id: JsonResponse({"runs": []}),  # a live page is shared, not the runs on it
+    "runs": _no_runs,
 }
 
 

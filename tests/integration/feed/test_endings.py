@@ -12,12 +12,13 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
+from dashboard.asgi import application
 from dashboard.feed.guard import Guard
 from dashboard.people import links
 from dashboard.people.models import Membership, ServerGroup, ShareLink
 from scheduler_api.models import Server
 from tests.conftest import client_of
-from tests.integration.feed.test_consumers import LOCAL, application, observer, socket, state
+from tests.integration.feed.test_consumers import LOCAL, observer, socket, state
 from tests.support.valkey import ValkeyProcess
 from tests.support.websocket import AsgiSocket
 

@@ -38,8 +38,8 @@ def server(db: None, states: dict[int, Json]) -> Server:
     return Server.objects.create(name="busy", kind="engine", base_url="http://127.0.0.1:1", api_key=KEY, enabled=False)
 
 
-def bearer(secret: str, **options: bool) -> Client:
-    return Client(headers={"authorization": f"Bearer {secret}"}, **options)
+def bearer(secret: str, *, enforce_csrf_checks: bool = False) -> Client:
+    return Client(enforce_csrf_checks, headers={"authorization": f"Bearer {secret}"})
 
 
 def test_a_token_is_shown_once_and_kept_as_a_digest(operator_client: Client, server: Server) -> None:
