@@ -23,6 +23,8 @@ def command(
     share: float | None = None,
     seed: int | None = None,
     shards: int = 1,
+    order: str | None = None,
+    floor: int | None = None,
     wait: bool = False,
     not_before: datetime | None = None,
 ) -> str:
@@ -31,6 +33,8 @@ def command(
     size = [f"--pairs {pairs}", f"--scale {scale if isinstance(scale, str) else f'{scale:.10g}'}"]
     size += [f"--share {share:.10g}"] if share is not None else []
     size += [f"--seed {seed}"] if seed is not None else []
+    size += [f"--order {order}"] if order else []
+    size += [f"--floor {floor}"] if floor is not None else []
     size += [f"--shards {shards}"] if shards != 1 else []
     size += ["--wait"] if wait else []
     size += [f"--not-before {not_before.isoformat()}"] if not_before else []
@@ -48,4 +52,6 @@ def of_run(run: Run) -> str:
         "auto" if run.scale_auto else run.scale,
         share=None if run.scenario_text else run.share,
         shards=run.shards,
+        order=run.order,
+        floor=run.floor,
     )

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from dashboard import arms
 from workers import stored
-from workers.experiments import MOST_REPETITIONS, MOST_SHARDS
+from workers.analysis.order import ABBA, ORDERS, default_floor
+from workers.experiments import MOST_FLOOR, MOST_REPETITIONS, MOST_SHARDS
 from workers.loadrun import MOST_SEED
 from workers.models import Run
 from workers.scenarios import Scenario, ScenarioError
@@ -23,7 +24,7 @@ from workers.stored import Entry
 
 SCENARIO = "warm-behind-cold"
 OF_RUN = "run-"  # "run-12 mine": the scenario as that run had it; no name of a scenario holds a space
-NUMBERS = {"repetitions": "8", "scale": "1.0", "share": "0.1", "seed": "", "shards": "1"}
+NUMBERS = {"repetitions": "8", "scale": "1.0", "share": "0.1", "seed": "", "shards": "1", "floor": ""}
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class Asked:
     share: float
     seed: int | None
     shards: int
+    order: str | None  # None: the scenario's own, as usual
+    floor: int | None
     wait: bool
     not_before: datetime | None
     values: dict[str, str]  # as typed
@@ -52,6 +55,13 @@ class Asked:
     def is_pair(self) -> bool:
         """Whether it has the form of warm-behind-cold, which takes a share and no shards."""
         return isinstance(self.entry.scenario, Scenario)
+
+    def blocks(self, *, equal_arms: bool) -> tuple[str, int]:
+        """(order, floor) as a start would choose them."""
+        own = self.entry.scenario.blocks if isinstance(self.entry.scenario, LoadScenario) else None
+        order = self.order or (own.order if own else None) or ABBA
+        floor = self.floor if self.floor is not None else own.floor if own else None
+        return order, default_floor(self.repetitions, equal_arms=equal_arms) if floor is None else floor
 
     @property
     def of_run(self) -> bool:
@@ -69,6 +79,7 @@ def read(sent: Mapping[str, Any], copied: Run | None = None) -> Asked:
     elif not any(key[:2] in ("a-", "b-") for key in sent):
         sent = {**_arm_fields(_suggested(entry)), **sent}
     values = {key: str(sent.get(key, fallback[key])).strip() for key in NUMBERS}
+    values |= {"order": str(sent.get("order", fallback["order"]))}
     values |= {"scenario": chosen, "not_before": str(sent.get("not_before", "")).strip()}
     values["wait"] = str(sent.get("wait", "" if "repetitions" in sent else fallback["wait"]))
     server = str(sent.get("server", fallback["server"]))
@@ -81,6 +92,8 @@ def read(sent: Mapping[str, Any], copied: Run | None = None) -> Asked:
         share=_number(values, "share", "The share", 0.0, 0.9, problems),
         seed=int(_number(values, "seed", "The seed", 0, MOST_SEED - 1, problems, whole=True)) if values["seed"] else None,
         shards=int(_number(values, "shards", "Shards", 1, MOST_SHARDS, problems, whole=True)),
+        order=values["order"] if values["order"] in ORDERS else None,
+        floor=int(_number(values, "floor", "Floor pairs", 0, MOST_FLOOR, problems, whole=True)) if values["floor"] else None,
         wait=bool(values["wait"]),
         not_before=_moment(values["not_before"], problems),
         values=values,
@@ -126,11 +139,12 @@ def run_choice(copied: Run | None) -> tuple[str, str] | None:
 def _fallback(entry: Entry, copied: Run | None) -> dict[str, Any]:
     own = entry.scenario.scale if isinstance(entry.scenario, LoadScenario) else 1.0
     fallback: dict[str, Any] = {**NUMBERS, "scale": own if own == "auto" else f"{own:g}" if own != 1.0 else "1.0"}
-    fallback |= {"server": "", "wait": "yes"}
+    fallback |= {"server": "", "wait": "yes", "order": ""}
     if copied is not None and copied.scenario == entry.name:
         fallback |= {"scale": "auto" if copied.scale_auto else f"{copied.scale:g}", "share": f"{copied.share:g}"}
     if copied is not None:
         fallback |= {"repetitions": copied.repetitions, "shards": copied.shards, "server": copied.server_id or ""}
+        fallback |= {"order": copied.order, "floor": copied.floor}
     return fallback
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 
+from scheduler_api import audit
 from scheduler_api.models import Server
 from workers.load.plan import make_plan
 from workers.load.planned import Scaling
@@ -112,13 +113,23 @@ def save(text: str, by: User, was: StoredScenario | None = None, copied_from: st
     if was is None and StoredScenario.objects.count() >= MOST_STORED:
         raise ScenarioError(f"There are {MOST_STORED} scenarios already; delete one that nobody needs.")
     kept = was or StoredScenario(created_by=by, copied_from=copied_from)
+    before = {"name": kept.name, "text": kept.text} if was else None
     kept.name, kept.text, kept.title, kept.changed_by = scenario.name, text, scenario.title, by
     try:
         with transaction.atomic():
             kept.save()
+            action = "scenario.changed" if was else "scenario.added"
+            audit.record(action, kept.name, actor=by, before=before, after={"name": kept.name, "text": text})
     except IntegrityError:  # somebody took the name just now
         raise _fault("name", f"name must be another one: {scenario.name!r} is taken", _line_of(text, "name")) from None
     return kept
+
+
+def delete(own: StoredScenario, by: User) -> None:
+    """Runs of it keep the text that they were started with."""
+    with transaction.atomic():
+        audit.record("scenario.deleted", own.name, actor=by, before={"name": own.name, "text": own.text})
+        own.delete()
 
 
 def copy(name: str, by: User) -> StoredScenario:

@@ -19,12 +19,15 @@ from dashboard.views.results import Request, run_or_404
 from dashboard.views.scenarios import yaml_file
 from workers import experiments as services
 from workers import preflight, stored
+from workers.analysis.order import ABBA, steps
 from workers.errors import ExperimentRefused
 from workers.load.dialects import Lack
 from workers.load.planned import Plan
 from workers.models import Run
 from workers.scenarios import Scenario, ScenarioError, library
 from workers.scenarios.streams import LoadScenario
+
+MOST_STEPS = 32
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -97,6 +100,8 @@ def run_again(request: Request, pk: int) -> HttpResponse:
             scale="auto" if before.scale_auto else before.scale,
             share=None if before.scenario_text else before.share,
             shards=before.shards,
+            order=before.order,
+            floor=before.floor,
             seed=before.seed if request.POST.get("seed") == "same" else None,
             wait=True,
             by=request.user,
@@ -148,6 +153,8 @@ def _start(request: Request, asked: Asked, chosen: Target | None) -> Run:
         scale=asked.scale,
         share=asked.share if asked.is_pair else None,
         seed=asked.seed,
+        order=asked.order,
+        floor=asked.floor,
         wait=asked.wait,
         not_before=asked.not_before,
         by=request.user,
@@ -169,13 +176,29 @@ def _lacks(asked: Asked, chosen: Target) -> list[Lack]:
     return preflight.of_load(chosen.server, scenario, plan or Plan((), ()), policies, scale_known=plan is not None)
 
 
+def _order(asked: Asked, chosen: Target | None) -> dict[str, Any]:
+    """The blocks as they come; of a random order only with a seed, since it is drawn from it."""
+    try:
+        policies = _policies(asked, chosen)
+    except ExperimentRefused:
+        policies = {"A": {}, "B": {"": ""}}
+    order, floor = asked.blocks(equal_arms=policies["A"] == policies["B"])
+    known = order == ABBA or asked.seed is not None
+    found = [step for step in steps(asked.repetitions, order=order, seed=asked.seed or 0, floor=floor) if known or step.floor]
+    return {
+        "steps": found[:MOST_STEPS],
+        "more": max(0, len(found) - MOST_STEPS),
+        "floor": floor,
+        "drawn_order": "" if known else f"then {asked.repetitions} pairs in an order drawn from the seed",
+    }
+
+
 def _plan(asked: Asked, chosen: Target | None) -> Mapping[str, Any]:
     """The drawing of what would be sent, and the command that sends the same."""
-    context: dict[str, Any] = {"plan": None, "load": None, "command": ""}
+    context: dict[str, Any] = {"plan": None, "load": None, "command": "", **_order(asked, chosen)}
     if isinstance(asked.scenario, LoadScenario):
-        context["load"] = load_plan.of_load(asked.scenario, chosen, asked.scale, asked.repetitions, asked.seed)
-        context["order"] = [arm for pair in range(min(asked.repetitions, 16)) for arm in ("AB" if pair % 2 == 0 else "BA")]
-        context["more"] = max(0, 2 * asked.repetitions - 32)
+        pairs = asked.repetitions + int(context["floor"])
+        context["load"] = load_plan.of_load(asked.scenario, chosen, asked.scale, pairs, asked.seed)
     elif asked.scenario is not None:
         context["plan"], context["drawing"] = load_plan.of_pair(asked, chosen)
     try:
@@ -192,6 +215,8 @@ def _plan(asked: Asked, chosen: Target | None) -> Mapping[str, Any]:
             share=asked.share if asked.is_pair else None,
             seed=asked.seed,
             shards=asked.shards,
+            order=asked.order,
+            floor=asked.floor,
             wait=asked.wait,
             not_before=asked.not_before,
         )

@@ -121,7 +121,7 @@ def scenario_copy(request: Request, name: str) -> HttpResponse:
 @require_POST
 @at_least(Role.OPERATOR)
 def scenario_delete(request: Request, name: str) -> HttpResponse:
-    _own(name).delete()
+    stored.delete(_own(name), request.user)
     messages.success(request, f"{name} is deleted. Runs of it keep the text that they were started with.")
     return redirect("scenarios")
 
@@ -201,10 +201,9 @@ def scenario_check(request: Request) -> HttpResponse:
 
 def _checked(text: str, error: ScenarioError | None) -> dict[str, Any]:
     faults = error.faults or (Fault(1, "", str(error)),) if error else ()
-    load = None
-    if error is None:
-        load = _drawn(read(text))
-    return {"faults": faults, "load": load, "lines": text.count("\n") + 1}
+    load = _drawn(read(text)) if error is None else None
+    told = [{"line": each.line, "field": each.field, "text": each.text.removeprefix(each.field).strip()} for each in faults]
+    return {"faults": faults, "told": told, "load": load, "lines": text.count("\n") + 1}
 
 
 def _editor(

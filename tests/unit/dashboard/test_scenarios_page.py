@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard import scenario_form
+from scheduler_api.audit.models import AuditEntry
 from tests.support import sample_rows
 from workers import stored
 from workers.models import StoredScenario
@@ -101,7 +102,7 @@ def test_an_own_one_that_is_none_any_more_says_so(operator_client: Client, own: 
     StoredScenario.objects.update(text=TEXT.replace("rate: 5", "speed: 5"))
     assert "It cannot be read any more" in page(operator_client, "scenarios")
     assert "It cannot be run" in page(operator_client, "scenario", "storm")
-    assert "streams[0].arrivals.speed is unknown" in page(operator_client, "scenario-edit", "storm")
+    assert "<code>streams[0].arrivals.speed</code>" in page(operator_client, "scenario-edit", "storm")
 
 
 # -- copies and edits
@@ -229,6 +230,13 @@ def test_a_text_that_is_too_large_is_refused(operator_client: Client, own: Store
     large = TEXT + "#" * stored.MOST_BYTES
     assert "larger than 64 KB" in operator_client.post(url("scenario-edit", "storm"), {"save": "1", "text": large}).text
     assert StoredScenario.objects.get().text == TEXT
+
+
+def test_every_write_stands_in_the_audit(operator_client: Client, operator: User, own: StoredScenario) -> None:
+    operator_client.post(url("scenario-edit", "storm"), {"save": "1", "text": TEXT.replace("Cancel storm", "Storm")})
+    operator_client.post(url("scenario-delete", "storm"))
+    told = list(AuditEntry.objects.filter(subject="storm").order_by("pk").values_list("action", "actor_name"))
+    assert told == [("scenario.added", "mira"), ("scenario.changed", "mira"), ("scenario.deleted", "mira")]
 
 
 def test_deleting_one_leaves_its_runs(operator_client: Client, own: StoredScenario) -> None:
