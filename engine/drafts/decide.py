@@ -24,9 +24,9 @@ SECTIONS_KEY = f"{DRAFT_ARCHITECTURE}.rope.dimension_sections"
 Mode = Literal["auto", "off", "temporal"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-# As llama.cpp maps architectures to rope types; the second set turns by sections only where the file has some.
+# As llama.cpp maps architectures to rope types. The second set does so only where the first two sections are above 0.
 _MROPE = frozenset({"qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "qwen3tts"})
-_MROPE_WITH_SECTIONS = frozenset({"glm4", "glm4moe", "hunyuan_vl", "bailingmoe3", DRAFT_ARCHITECTURE})
+_MROPE_WITH_SECTIONS = frozenset({"glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"})
 
 Sections = tuple[int, int, int, int]
 
@@ -73,7 +73,9 @@ class Decision:
 
 def uses_mrope(facts: ModelFacts) -> bool:
     """Whether llama.cpp gives this model four positions for each embedding."""
-    return facts.architecture in _MROPE or (facts.architecture in _MROPE_WITH_SECTIONS and facts.has_sections)
+    if facts.architecture in _MROPE_WITH_SECTIONS:
+        return all(facts.sections[:2])
+    return facts.architecture in _MROPE or (facts.architecture == DRAFT_ARCHITECTURE and facts.has_sections)
 
 
 def judge(target: ModelFacts, draft: ModelFacts, mode: Mode = "auto") -> Decision:
@@ -111,7 +113,8 @@ def _by_rule(target: ModelFacts | None, draft: ModelFacts | None, mode: Mode) ->
     if unable := _unable(draft):
         return unable
     if not uses_mrope(target):
-        text = f"The target's architecture {target.architecture} does not use M-RoPE, so positions have no gaps."
+        with_sections = " with these sections" if target.architecture in _MROPE_WITH_SECTIONS else ""
+        text = f"The target's architecture {target.architecture} does not use M-RoPE{with_sections}, so positions have no gaps."
         return _not_applicable(Reason.TARGET_NOT_MROPE, text)
     if not target.has_sections:
         key = f"{target.architecture}.rope.dimension_sections"

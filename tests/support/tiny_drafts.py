@@ -54,14 +54,18 @@ def write_draft(path: Path, shards: int = 1, head: int = 64, **keys: int | float
     return _write(path, layout, rng, extra, shards)
 
 
-def write_mrope_target(path: Path, **keys: int | float | Sequence[int]) -> Path:
-    """A language model of Qwen2-VL's architecture, which takes four positions for each embedding."""
-    layout = Layout(
-        "qwen2vl", head=32, n_heads=4, keys={SECTIONS: [8, 8, 0, 0], **{_dotted(key): value for key, value in keys.items()}}
-    )
+def write_mrope_target(path: Path, architecture: str = "qwen2vl", **keys: int | float | Sequence[int]) -> Path:
+    """The language model of a vision model, by default Qwen2-VL's, which takes four positions for each embedding."""
+    given = {SECTIONS: [8, 8, 0, 0], **{_dotted(key): value for key, value in keys.items()}}
+    layout = Layout(architecture, head=32, n_heads=4, keys=given)
     rng = np.random.default_rng(6)
-    biases = {f"blk.{n}.attn_{part}.bias": np.zeros(layout.embd, np.float32) for n in range(layout.layers) for part in "qkv"}
-    return _write(path, layout, rng, biases, 1)
+    extra: dict[str, Single] = {}
+    for layer in range(layout.layers):
+        if architecture == "qwen2vl":
+            extra |= {f"blk.{layer}.attn_{part}.bias": np.zeros(layout.embd, np.float32) for part in "qkv"}
+        else:
+            extra |= {f"blk.{layer}.attn_{part}_norm.weight": np.ones(layout.head, np.float32) for part in "qk"}
+    return _write(path, layout, rng, extra, 1)
 
 
 def _dotted(key: str) -> str:

@@ -14,15 +14,15 @@ from cyllama.llama import llama_cpp
 from engine.backends.base import BackendOptions, DraftOptions, ModelError
 from engine.backends.llama import LlamaBackend
 from engine.backends.loading import load_draft, load_model
-from engine.drafts import Mode, prepare
-from engine.drafts.decide import SECTIONS_KEY
+from engine.drafts import Mode, facts_of, prepare, read_header
+from engine.drafts.decide import SECTIONS_KEY, uses_mrope
 from engine.drafts.overlay import open_overlay
 from engine.tiny_model import ORDINARY_TOKENS
 from tests.support.tiny_drafts import write_draft, write_mrope_target
 
 pytestmark = pytest.mark.model
 
-NEOX, MROPE = 2, 8  # llama.cpp's numbers of rope types
+NEOX, MROPE, IMROPE = 2, 8, 40  # llama.cpp's numbers of rope types
 FEATURES = 128
 TOKENS = list(ORDINARY_TOKENS)[:16]
 
@@ -87,6 +87,33 @@ class Running:
 
 def test_the_overlay_turns_the_rope_type(pair: Pair) -> None:
     assert (pair.plain.rope_type, pair.adapted.rope_type) == (NEOX, MROPE)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "sections"),
+    [
+        ("qwen2vl", (8, 8, 0, 0)),
+        ("qwen2vl", (0, 0, 0, 0)),
+        ("qwen3vl", (8, 4, 4, 0)),
+        ("hunyuan_vl", (8, 8, 0, 0)),
+        ("hunyuan_vl", (16, 0, 0, 0)),
+        ("hunyuan_vl", (0, 0, 0, 0)),
+        ("dflash", (0, 8, 8, 0)),
+        ("dflash", (0, 0, 0, 0)),
+    ],
+)
+def test_which_files_use_mrope_is_what_llama_cpp_makes_of_them(
+    tmp_path: Path, architecture: str, sections: tuple[int, ...]
+) -> None:
+    llama_cpp.disable_logging()
+    path = tmp_path / "model.gguf"
+    if architecture == "dflash":
+        write_draft(path, rope__dimension_sections=sections)
+    else:
+        write_mrope_target(path, architecture, rope__dimension_sections=sections)
+    facts = facts_of(read_header(path))
+    assert facts.sections == sections
+    assert uses_mrope(facts) is (load_model(path).rope_type in (MROPE, IMROPE))
 
 
 def test_text_after_a_gap_is_refused_by_the_plain_file_and_accepted_through_the_overlay(pair: Pair, stack: ExitStack) -> None:
