@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -298,12 +297,3 @@ def block_rows(blocks: Sequence[Block]) -> list[BlockRow]:
         )
         for block in blocks
     ]
-
-
-def command(run: Run) -> str:
-    """What starts the same experiment again from a shell."""
-    sides = [f"--{side} '{json.dumps(policy, sort_keys=True)}'" for side, policy in (("a", run.policy_a), ("b", run.policy_b))]
-    size = f"--pairs {run.repetitions} --scale {'auto' if run.scale_auto else f'{run.scale:g}'}"
-    if not run.scenario_text:
-        size += f" --share {run.share:g}"
-    return f"python manage.py experiment {run.scenario} --server '{run.server.name}' \\\n  {' '.join(sides)} \\\n  {size}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from dashboard.badge import primary
 from dashboard.charts import words
 from dashboard.charts.base import Figure
 from dashboard.charts.trend import Point, ratios, trend
@@ -51,11 +52,10 @@ def name_of(measure: Mapping[str, Any]) -> str:
     return f"{who}{kind.name}{f', {statistic}' if statistic else ''}"
 
 
-def chosen(measures: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any] | None:
-    """The one that is asked for, else the first mean of a TTFT, else the first; None of none."""
+def chosen(measures: Sequence[Mapping[str, Any]], wanted: str, limited: Sequence[str]) -> Mapping[str, Any] | None:
+    """The one that is asked for, else what the runs are about; None of none. `limited`: streams with limits."""
     by_key = {measure["key"]: measure for measure in measures}
-    usual = next((measure for measure in measures if measure["metric"] == "ttft" and measure["stat"] == "mean"), None)
-    return by_key.get(wanted) or usual or next(iter(measures), None)
+    return by_key.get(wanted) or primary(measures, limited)
 
 
 def figures(measure: Mapping[str, Any]) -> dict[str, Figure]:

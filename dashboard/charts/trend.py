@@ -132,13 +132,14 @@ def _one() -> dict[str, Any]:
 
 def _breaks(points: Sequence[Point]) -> list[dict[str, Any]]:
     """A dashed line wherever the build or the scale changes from one run to the next, and a band behind the run asked about."""
-    shapes = []
+    shapes: list[dict[str, Any]] = []
+    half = min(0.4, 0.05 + 0.015 * len(points))
     for place, point in enumerate(points):
         if place and point.apart != points[place - 1].apart:
             rule = {"type": "line", "xref": "x", "yref": "paper", "x0": place - 0.5, "x1": place - 0.5, "y0": 0, "y1": 1}
             shapes.append({**rule, "line": {"color": "--accent", "width": 1, "dash": "4px,3px"}})
         if point.shown:
-            band = {"type": "rect", "xref": "x", "yref": "paper", "x0": place - 0.4, "x1": place + 0.4, "y0": 0, "y1": 1}
+            band = {"type": "rect", "xref": "x", "yref": "paper", "x0": place - half, "x1": place + half, "y0": 0, "y1": 1}
             shapes.append({**band, "fillcolor": "--accent-soft", "line": {"width": 0}, "layer": "below"})
     return shapes
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import arms, charts, load_page, measure_groups, results, run_page, sample_table
+from dashboard import arms, charts, command_line, load_page, measure_groups, results, run_page, sample_table
 from dashboard import roles as who
 from dashboard.charts.base import Figure
 from dashboard.measures import DRAWN, KINDS
@@ -59,7 +59,7 @@ def result_context(request: Request, run: Run) -> dict[str, Any]:
         "timeline_figures": results.timeline_figures(found["timelines"]),
         "timeline_arms": results.timeline_arms(found),
         "pair": results.pair_choice(found, pair),
-        "command": run_page.command(run),
+        "command": command_line.of_run(run),
         **samples_context(request, run),
         **(_load_context(request, run, found, drawn) if run.scenario_text else _pair_context(run, found, drawn)),
     }
