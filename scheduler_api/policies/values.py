@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler_api import strict_json
-
 type Json = dict[str, Any]
 
 #: What an exported policy begins with; another number is another form.
@@ -89,14 +87,18 @@ def imported(data: bytes) -> Named:
     if len(data) > MOST_BYTES:
         raise PolicyFileRefused("A policy has at most 64 KiB.")
     try:
-        told = strict_json.loads(data)
-    except ValueError as error:
+        told = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise PolicyFileRefused(f"This is no JSON: {str(error)[:200]}.") from None
     if not isinstance(told, dict) or told.get(FORM) != FORM_VERSION:
         raise PolicyFileRefused(f'This is no exported policy: it has no "{FORM}": {FORM_VERSION}.')
     if extra := sorted(told.keys() - {FORM, "name", "meaning", "values"}):
         raise PolicyFileRefused(f"There is no such field as {', '.join(map(str, extra))[:100]}.")
     return named(told.get("name"), told.get("meaning", ""), told.get("values"))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not allowed")
 
 
 def named(name: Any, meaning: Any, values: Any) -> Named:
@@ -110,6 +112,7 @@ def named(name: Any, meaning: Any, values: Any) -> Named:
     for field, value in values.items():
         if not field.isidentifier() or len(field) > 60:
             raise PolicyFileRefused(f"{_told(field)} is no name of a policy field.")
-        if not isinstance(value, str | int | float | None) or (isinstance(value, str) and len(value) > 100):
+        finite = not isinstance(value, int | float) or math.isfinite(value)
+        if not isinstance(value, str | int | float | None) or not finite or (isinstance(value, str) and len(value) > 100):
             raise PolicyFileRefused(f"{field} is a word, a number or null.")
     return Named(name.strip(), meaning.strip(), values)
