@@ -164,15 +164,23 @@ def test_a_split_draft_loads_through_links(tmp_path: Path, stack: ExitStack) -> 
     assert np.abs(ours - theirs).max() < 1e-5
 
 
-def test_the_engine_loads_its_draft_through_the_overlay(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
-    before = hashlib.sha256(pair.draft.read_bytes()).hexdigest()
-    backend = LlamaBackend(pair.target, BackendOptions(1, 512, "split", n_threads=1, draft=DraftOptions(pair.draft)))
+def test_the_engine_loads_its_draft_through_the_overlay(pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    draft = write_draft(tmp_path / "mine.gguf")
+    before = hashlib.sha256(draft.read_bytes()).hexdigest()
+    backend = LlamaBackend(pair.target, BackendOptions(1, 512, "split", n_threads=1, draft=DraftOptions(draft)))
     info = backend.info.draft
+    assert "memfd:draft-mine.gguf" in mapped()
     backend.close()
+    assert "mine.gguf" not in mapped()  # the copy goes with the model
     assert info is not None
     assert (info.loaded, info.outcome, info.sections) == (True, "inferred", (16, 0, 0, 0))
     assert "Temporal-only rotary sections (16, 0, 0, 0)" in caplog.text
-    assert hashlib.sha256(pair.draft.read_bytes()).hexdigest() == before
+    assert hashlib.sha256(draft.read_bytes()).hexdigest() == before
+
+
+def mapped() -> str:
+    """The files that lie in this process's memory."""
+    return Path("/proc/self/maps").read_text()
 
 
 @pytest.mark.parametrize(
