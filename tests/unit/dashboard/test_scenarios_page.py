@@ -17,6 +17,7 @@ from tests.support import sample_rows
 from workers import stored
 from workers.models import StoredScenario
 from workers.scenarios import library
+from workers.scenarios.editing import change
 from workers.scenarios.reading import read
 from workers.scenarios.schema import Fault
 
@@ -254,7 +255,7 @@ def test_sending_the_form_back_changes_nothing(name: str) -> None:
     text = library.text_of(name)
     head, streams = scenario_form.fields(text)
     sent = {field.name: field.value for field in [*head, *(each for stream in streams for each in stream.fields)]}
-    assert stored.change(text, scenario_form.changes(sent)) == text
+    assert change(text, scenario_form.changes(sent)) == text
 
 
 def test_a_field_carries_its_unit_and_its_fault() -> None:
