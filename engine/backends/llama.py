@@ -6,6 +6,7 @@ llama-server's, so that both compare on equal terms.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 from cyllama.llama import llama_cpp
 
 from engine.backends.base import BackendError, BackendOptions, DraftInfo, KvFull
+from engine.backends.draft_model import DraftModel, why_unfit
 from engine.backends.drafted import DraftCheck
 from engine.backends.finite import NOT_FINITE, CheckedSampler, NotFinite, Sieve, all_finite
 from engine.backends.in_graph import InGraph
@@ -62,9 +64,12 @@ class LlamaBackend:
         self._n_probs = [0] * options.n_slots
         self._leftovers: list[Leftover | None] = [None] * options.n_slots
         self._wants_probs = False
+        self._draft_model: DraftModel | None = None
+        if self._draft is not None:
+            self._open_draft(self._draft, options)
         self._check = DraftCheck(self._context, self._batch, self._samplers, self._n_probs, self._probs_of, self._sieve)
 
-    def run(self, plan: Plan) -> Outcome:
+    def _run(self, plan: Plan) -> Outcome:
         errors: dict[int, str] = {}
         if plan.group is not self._modes.group:
             self._modes.enter(plan.group)
@@ -86,6 +91,24 @@ class LlamaBackend:
             tokens = self._sample(outputs, errors)
             outcome = Outcome(tokens, errors, self._probabilities(outputs, tokens, errors) if self._wants_probs else None)
         return self._sieved(plan, outcome) if errors else outcome
+
+    def _open_draft(self, model: llama_cpp.LlamaModel, options: BackendOptions) -> None:
+        """A draft model that cannot draft for this target is left out, or ends the start where it is not optional."""
+        why = why_unfit(model, self._texts)
+        if not why:
+            self._draft_model = DraftModel(model, options, self.info.eog, self.info.n_vocab)
+            self.info = replace(self.info, draft_model=True)
+        elif self.info.draft is not None:
+            logging.getLogger("engine").warning("Nothing is drafted by %s: %s", self.info.draft.path, why)
+
+    def run(self, plan: Plan) -> Outcome:
+        if self._draft_model is None:
+            return self._run(plan)
+        self._draft_model.follow(plan)
+        outcome = self._run(plan)
+        if plan.wishes:
+            outcome.drafts = self._draft_model.draft(plan, outcome)
+        return outcome
 
     def _run_drafted(self, plan: Plan, errors: dict[int, str]) -> Outcome:
         for entry in plan.entries:
@@ -259,6 +282,8 @@ class LlamaBackend:
 
     def clear(self, slot: int) -> None:
         self._context.memory_seq_rm(slot, -1, -1)
+        if self._draft_model is not None:
+            self._draft_model.forget(slot)
 
     def save(self, slot: int, tokens: Sequence[int], path: Path) -> None:
         """The file is one that llama-server reads too."""
@@ -319,6 +344,8 @@ class LlamaBackend:
         self._batch.close()
         self._context.close()
         self._model.close()
+        if self._draft_model is not None:
+            self._draft_model.close()
         if self._draft is not None:
             self._draft.close()
 
