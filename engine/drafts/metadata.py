@@ -1,13 +1,13 @@
 """The header of a GGUF file: its keys with their values, where its parts lie, and nothing of its tensors' data.
 
 A header is what the file claims. Every count and every length is held against the bytes that are there before it is used, so a
-damaged or hostile file is an error that names the key, and costs neither memory nor more than a second. Layout: the GGUF
-specification, versions 2 and 3, little endian.
+damaged or hostile file is an error that names the key, and costs neither memory nor more than a second. Bytes are read, not
+mapped: a file that is cut short by somebody else meanwhile would end the process. Layout: the GGUF specification, versions 2 and
+3, little endian.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Mapping
@@ -23,12 +23,14 @@ ALIGNMENT_KEY = "general.alignment"
 SPLIT_COUNT_KEY = "split.count"
 SPLIT_NO_KEY = "split.no"
 
+MAX_HEADER = 1 << 30  # bytes; large vocabularies fill some ten million
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 16
 MAX_NAME = 1 << 16
 MAX_TEXTS = 1 << 22  # texts in all arrays together; a vocabulary of 262,144 tokens with its merges has a fifth of that
 MAX_KEPT_TEXT = 4096  # bytes of a text whose value is kept; templates are longer and of no interest here
 MAX_KEPT_ITEMS = 1024  # of an array of numbers
+WINDOW = 1 << 20  # bytes read at a time
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
@@ -89,16 +91,16 @@ def read_open(file: BinaryIO, path: Path) -> Header:
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         raise HeaderError(f"The file {path} is empty.")
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return _Reader(data, size, path).header()
+    return _Reader(file.fileno(), size, path).header()
 
 
 class _Reader:
-    """Goes through the mapped bytes once; `_at` is the next one."""
+    """Goes through the header once; `_at` is the place of its next byte, `_window` a piece of the file from `_begin` on."""
 
-    def __init__(self, data: mmap.mmap, size: int, path: Path) -> None:
-        self._data, self._size, self._path = data, size, path
+    def __init__(self, handle: int, size: int, path: Path) -> None:
+        self._handle, self._size, self._path = handle, size, path
         self._at = 0
+        self._begin, self._window = 0, b""
         self._texts_left = MAX_TEXTS
 
     def header(self) -> Header:
@@ -132,7 +134,7 @@ class _Reader:
         )
 
     def _preamble(self) -> tuple[int, int, int]:
-        if self._data[: len(MAGIC)] != MAGIC:
+        if self._size < len(MAGIC) or self._bytes(len(MAGIC)) != MAGIC:
             raise HeaderError(f"{self._path} is not a GGUF file: it does not begin with the letters GGUF.")
         self._at = len(MAGIC)
         version: int = self._unpack("I", "version")
@@ -164,7 +166,7 @@ class _Reader:
 
     def _kept_text(self, key: str) -> Value:
         length = self._length(f"key {key}")
-        raw = self._data[self._at : self._at + min(length, MAX_KEPT_TEXT)]
+        raw = self._bytes(min(length, MAX_KEPT_TEXT))
         self._at += length
         if length > MAX_KEPT_TEXT:
             return Skipped("text", length)
@@ -181,25 +183,27 @@ class _Reader:
             self._fail(f"key {key} is an array of type {kind}, which cannot be read")
         width = struct.calcsize(code)
         self._need(count * width, f"key {key}", f"{count} items")
-        start = self._at
+        raw = self._bytes(count * width) if count <= MAX_KEPT_ITEMS else b""
         self._at += count * width
-        if count > MAX_KEPT_ITEMS:
-            return Skipped("array of numbers", count)
-        return struct.unpack_from(f"<{count}{code}", self._data, start)
+        return struct.unpack(f"<{count}{code}", raw) if raw or not count else Skipped("array of numbers", count)
 
     def _skip_texts(self, key: str, count: int) -> None:
         self._need(count * _U64.size, f"key {key}", f"{count} texts")
         if count > self._texts_left:
             self._fail(f"key {key} counts {count} texts; all arrays together may have {MAX_TEXTS}")
         self._texts_left -= count
-        data, at, end, read = self._data, self._at, self._size - _U64.size, _U64.unpack_from
-        for _ in range(count):
-            if at > end:
+        read, step = _U64.unpack_from, _U64.size
+        while count:
+            if self._at + step > self._size:
                 self._fail(f"key {key} goes on beyond the end of the file")
-            at += _U64.size + read(data, at)[0]
-        if at > self._size:
+            self._refill(step)
+            window, place, last = self._window, 0, len(self._window) - step
+            while count and place <= last:
+                place += step + read(window, place)[0]
+                count -= 1
+            self._at += place
+        if self._at > self._size:
             self._fail(f"key {key} goes on beyond the end of the file")
-        self._at = at
 
     def _tensor(self, place: int, n_tensors: int) -> str:
         name = self._text(f"name of tensor {place + 1} of {n_tensors}", MAX_NAME)
@@ -230,7 +234,7 @@ class _Reader:
         length = self._length(what)
         if length > limit:
             self._fail(f"the {what} has {length} bytes, more than {limit}")
-        raw = self._data[self._at : self._at + length]
+        raw = self._bytes(length)
         self._at += length
         return raw.decode("utf-8", "replace")
 
@@ -243,9 +247,24 @@ class _Reader:
         width = struct.calcsize(f"<{code}")
         if self._at + width > self._size:
             self._fail(f"it ends before the {what}")
-        number = struct.unpack_from(f"<{code}", self._data, self._at)[0]
+        number = struct.unpack(f"<{code}", self._bytes(width))[0]
         self._at += width
         return number
+
+    def _bytes(self, count: int) -> bytes:
+        """The next `count` bytes, which are known to be within the file's size, without going on."""
+        place = self._at - self._begin
+        if not 0 <= place <= len(self._window) - count:
+            self._refill(count)
+            place = 0
+        return self._window[place : place + count]
+
+    def _refill(self, count: int) -> None:
+        if self._at > MAX_HEADER:
+            self._fail(f"it goes on beyond {MAX_HEADER >> 20} MiB")
+        self._begin, self._window = self._at, os.pread(self._handle, max(count, WINDOW), self._at)
+        if len(self._window) < count:
+            self._fail("the file became shorter while it was read")
 
     def _need(self, n_bytes: int, what: str, claim: str) -> None:
         if n_bytes > self._size - self._at:

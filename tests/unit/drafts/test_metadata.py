@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import struct
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.drafts import HeaderError, ModelFacts, facts_of, read_header
+from engine.drafts import HeaderError, ModelFacts, facts_of, metadata, read_header
 from engine.drafts.metadata import MAX_KEYS, MAX_TENSORS, MAX_TEXTS, Skipped
 from tests.unit.drafts import headers as raw
 
@@ -166,6 +167,38 @@ def test_texts_without_end_are_bounded(path: Path) -> None:
         file.truncate(1 << 40)
     with pytest.raises(HeaderError, match=f"may have {MAX_TEXTS}"):
         read_header(path)
+
+
+def test_a_header_without_end_is_bounded(path: Path) -> None:
+    path.write_bytes(raw.header(raw.pair("k", raw.TEXT, struct.pack("<Q", 1 << 35)), raw.entry("after", 1)))
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(HeaderError, match="goes on beyond 1024 MiB"):
+        read_header(path)
+
+
+def test_a_file_that_becomes_shorter_meanwhile_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw.model(path, {**raw.DRAFT, "general.name": "x" * 100})
+    monkeypatch.setattr(metadata, "WINDOW", 16)
+    whole = dict(read_header(path).values)
+    assert whole["general.name"] == "x" * 100
+    pread = os.pread
+
+    def cut(handle: int, count: int, at: int) -> bytes:
+        path.write_bytes(path.read_bytes()[:60]) if at > 30 else None
+        return pread(handle, count, at)
+
+    monkeypatch.setattr("os.pread", cut)
+    with pytest.raises(HeaderError, match="became shorter"):
+        read_header(path)
+
+
+def test_windows_of_any_size_give_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw.model(path, {**raw.DRAFT, "names": ["", "a", "b" * 50, "cc"], "n": [1, 2, 3], "after": "z"})
+    expected = read_header(path)
+    for window in (1, 7, 8, 9, 64):
+        monkeypatch.setattr(metadata, "WINDOW", window)
+        assert read_header(path) == expected
 
 
 def test_a_file_that_is_not_there(path: Path) -> None:
