@@ -154,7 +154,7 @@ def _others(request: Request, run: Run) -> list[dict[str, Any]]:
 
 
 def _finished(request: Request, scenario: str) -> list[Run]:
-    runs = Run.objects.select_related("server").filter(scenario=scenario, state=RunState.FINISHED, imported=None)
+    runs = Run.objects.select_related("server").filter(scenario=scenario, state=RunState.FINISHED, imported__isnull=True)
     return list(runs.filter(server__in=roles.visible(request.user)).order_by("-id")[:300])
 
 

@@ -52,5 +52,5 @@ def _content(request: Request) -> bytes:
 
 def _imported() -> list[dict[str, Any]]:
     """What is here already, newest first."""
-    runs = Run.objects.select_related("created_by").exclude(imported=None).order_by("-id")[:MOST_LISTED]
+    runs = Run.objects.select_related("created_by").filter(imported__isnull=False).order_by("-id")[:MOST_LISTED]
     return [{"run": run, "title": arms.title(*selectors.arm_labels(run))} for run in runs]
