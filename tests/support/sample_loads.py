@@ -66,7 +66,8 @@ def many_streams(streams: int = 12, requests: int = 20, scale: float = 0.1, seed
 
 def levels(stages: int = 4, each: int = 12) -> list[Ask]:
     """A rate that doubles from stage to stage, over four slots."""
-    asks, at = [], 0.0
+    asks: list[Ask] = []
+    at = 0.0
     for stage in range(stages):
         for _ in range(each):
             asks.append(Ask("request", len(asks) % 4, len(asks), 800, 16, at, stage=stage))
@@ -96,7 +97,9 @@ def play(asks: Sequence[Ask], order: str, start: float, seed: int) -> list[dict[
         pending = [ask for ask in present if ask.left]
         if order == "rotating":
             pending.sort(key=lambda ask: (ask.slot <= cursor, ask.slot))
-        prompt, skipped, cost = [], [], 0.0
+        prompt: list[list[int]] = []
+        skipped: list[list[Any]] = []
+        cost = 0.0
         for ask in pending:
             taken = min(room, ask.left)
             if not taken:

@@ -267,7 +267,7 @@ def send(client: Client, content: bytes | None) -> Any:
 
 def test_an_exported_run_comes_back_as_a_page_without_a_server(operator_client: Client, operator: User, server: Server) -> None:
     run = sample_loads.make_load_run(server, operator, pairs=2)
-    answer = send(operator_client, as_json(run).encode() if isinstance(as_json(run), str) else as_json(run))
+    answer = send(operator_client, as_json(run))
     assert answer.status_code == 302
     back = Run.objects.get(imported__isnull=False)
     assert answer.headers["Location"] == reverse("run", args=[back.pk])
