@@ -72,6 +72,9 @@ class Meters:
         self._iteration_time = Histogram(STEPS_S)
         self._prompt_tokens = [0] * n_slots
         self._generated_tokens = [0] * n_slots
+        self._drafted_tokens = [0] * n_slots
+        self._accepted_tokens = [0] * n_slots
+        self._accepted_at: list[int] = []
         self._n_busy_sum = 0
         self._fresh: deque[IterationRecord] = deque()  # not yet counted, for the reason that `Histogram` has
         self.service: deque[float] = deque(maxlen=RECENT)  # seconds that the last tasks had their slots
@@ -106,6 +109,18 @@ class Meters:
         return list(self._generated_tokens)
 
     @property
+    def drafts(self) -> list[tuple[int, int]]:
+        """Drafted tokens that were checked, and of them those that were right, by slot."""
+        self._count()
+        return list(zip(self._drafted_tokens, self._accepted_tokens, strict=True))
+
+    @property
+    def accepted_at(self) -> list[int]:
+        """How many drafted tokens were right, by their place in the draft."""
+        self._count()
+        return list(self._accepted_at)
+
+    @property
     def n_busy_sum(self) -> int:
         """Busy slots summed over iterations."""
         self._count()
@@ -126,10 +141,21 @@ class Meters:
                     self._prompt_tokens[slot] += n
                 for slot, n in record.generation:
                     self._generated_tokens[slot] += n
+                for slot, n_drafted, n_accepted in record.drafted:
+                    self._book_draft(slot, n_drafted, n_accepted)
                 if record.skipped or self._gaps:
                     self._gaps = {skip.slot: self._gaps.get(skip.slot, 0) + 1 for skip in record.skipped}
                     self._longest_gap = max(self._longest_gap, *self._gaps.values(), 0)
                 self._n_busy_sum += len(record.prompt) + len(record.generation) + len(record.skipped) + len(record.held)
+
+    def _book_draft(self, slot: int, n_drafted: int, n_accepted: int) -> None:
+        self._generated_tokens[slot] -= n_drafted - n_accepted  # they were in the batch and came to nothing
+        self._drafted_tokens[slot] += n_drafted
+        self._accepted_tokens[slot] += n_accepted
+        if n_accepted > len(self._accepted_at):
+            self._accepted_at += [0] * (n_accepted - len(self._accepted_at))
+        for place in range(n_accepted):
+            self._accepted_at[place] += 1
 
     def _cohort_changed(self, record: IterationRecord) -> None:
         if record.cohort is None:

@@ -132,7 +132,6 @@ _TABLE = """
 --log-jsonl --no-log-jsonl                          0 LLAMA_ARG_LOG_JSONL
 --log-prompts-dir                                   1
 --spec-default                                      0
---spec-type                                         1 LLAMA_ARG_SPEC_TYPE
 --spec-synth-len                                    1 LLAMA_ARG_SPEC_SYNTH_LEN
 --spec-synth-rates                                  1 LLAMA_ARG_SPEC_SYNTH_RATES
 --spec-draft-hf -hfd -hfrd --hf-repo-draft          1 LLAMA_ARG_SPEC_DRAFT_HF_REPO LLAMA_ARG_HFD_REPO
@@ -153,10 +152,6 @@ _TABLE = """
 --spec-draft-override-tensor -otd --override-tensor-draft 1
 --spec-draft-cpu-moe -cmoed --cpu-moe-draft         0 LLAMA_ARG_SPEC_DRAFT_CPU_MOE LLAMA_ARG_CPU_MOE_DRAFT
 --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft 1 LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE LLAMA_ARG_N_CPU_MOE_DRAFT
---spec-draft-n-max                                  1 LLAMA_ARG_SPEC_DRAFT_N_MAX
---spec-draft-n-min                                  1 LLAMA_ARG_SPEC_DRAFT_N_MIN
---draft --draft-n --draft-max                       1 LLAMA_ARG_DRAFT_MAX
---draft-min --draft-n-min                           1 LLAMA_ARG_DRAFT_MIN
 --spec-draft-p-split --draft-p-split                1 LLAMA_ARG_SPEC_DRAFT_P_SPLIT LLAMA_ARG_DRAFT_P_SPLIT
 --spec-draft-p-min --draft-p-min                    1 LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN
 --spec-draft-backend-sampling --no-spec-draft-backend-sampling 0 LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING
@@ -166,8 +161,6 @@ _TABLE = """
 --spec-ngram-mod-n-min                              1
 --spec-ngram-mod-n-max                              1
 --spec-ngram-mod-n-match                            1
---spec-ngram-simple-size-n                          1
---spec-ngram-simple-size-m                          1
 --spec-ngram-simple-min-hits                        1
 --spec-ngram-map-k-size-n                           1
 --spec-ngram-map-k-size-m                           1
@@ -175,8 +168,6 @@ _TABLE = """
 --spec-ngram-map-k4v-size-n                         1
 --spec-ngram-map-k4v-size-m                         1
 --spec-ngram-map-k4v-min-hits                       1
---spec-ngram-size-n                                 1
---spec-ngram-size-m                                 1
 --spec-ngram-min-hits                               1
 --model-vocoder -mv                                 1
 --tts-use-guide-tokens                              0

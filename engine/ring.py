@@ -98,6 +98,8 @@ def task_json(record: TaskRecord) -> dict[str, Any]:
         "n_prompt": finished.n_prompt,
         "n_cached": finished.n_cached,
         "n_generated": finished.n_generated,
+        "n_drafted": finished.n_drafted,
+        "n_accepted": finished.n_accepted,
         "submitted_at": finished.submitted_at,
         "assigned_at": finished.assigned_at,
         "first_visit_at": finished.first_visit_at,
@@ -130,4 +132,5 @@ def record_json(record: IterationRecord) -> dict[str, Any]:
         "policy": record.policy_version,
         "queue": record.queue_depth,
         "error": record.error,
+        "drafted": record.drafted,
     }

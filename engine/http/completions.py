@@ -110,6 +110,8 @@ class CompletionRoute:
             submitted_at=self._state.clock.now(),
             n_keep=(len(prompt) if request.n_keep < 0 else request.n_keep) + runner.backend.info.add_bos,
             n_discard=request.n_discard,
+            draft_max=request.draft_max,
+            draft_min=request.draft_min,
             children=tuple(next(ids) for _ in range(request.n_cmpl - 1)),
         )
 
@@ -156,6 +158,8 @@ def settings_json(request: CompletionRequest, eog: Iterable[int]) -> dict[str, A
         "lora": lora_json(request.lora),
         "n_keep": request.n_keep,
         "n_discard": request.n_discard,
+        "speculative.n_max": request.draft_max,
+        "speculative.n_min": request.draft_min,
     }
 
 

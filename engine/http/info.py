@@ -65,10 +65,12 @@ class InfoRoutes:
         if not self._state.options.slots_endpoint:
             raise ApiError(501, "This server does not support slots endpoint. Start it with `--slots`")
         runner = self._state.live
-        slots = runner.view()["slots"]
+        view = runner.view()
+        slots, speculative = view["slots"], view["policy"]["effective"]["speculative"] != "off"
         if "fail_on_no_slot" in request.query_params and all(slot["task"] is not None for slot in slots):
             raise ApiError(503, "no slot available")
-        return json_response([slot_json(slot, runner.task_of(slot["task"], slot["id"])) for slot in slots])
+        shown = [slot_json(slot, runner.task_of(slot["task"], slot["id"]), speculative=speculative) for slot in slots]
+        return json_response(shown)
 
     async def models(self, request: Request) -> Response:
         return json_response({"object": "list", "data": [self._model_json()]})
@@ -147,10 +149,11 @@ def _piece_json(piece: bytes) -> str | list[int]:
         return list(piece)
 
 
-def slot_json(slot: dict[str, Any], handle: Handle | None) -> dict[str, Any]:
-    """A slot as llama-server shows it. One that never had a task shows its first four fields alone."""
+def slot_json(slot: dict[str, Any], handle: Handle | None, *, speculative: bool) -> dict[str, Any]:
+    """A slot as llama-server shows it. One that never had a task shows its first four fields alone; `draft_n` and
+    `draft_n_accepted` are this server's, of a task that has had drafts."""
     busy = slot["task"] is not None
-    shown: dict[str, Any] = {"id": slot["id"], "n_ctx": slot["n_ctx"], "speculative": False, "is_processing": busy}
+    shown: dict[str, Any] = {"id": slot["id"], "n_ctx": slot["n_ctx"], "speculative": speculative, "is_processing": busy}
     if handle is None:
         return shown
     n_decoded = slot["n_generated"] if busy else handle.n_decoded
@@ -161,6 +164,7 @@ def slot_json(slot: dict[str, Any], handle: Handle | None) -> dict[str, Any]:
         "n_prompt_tokens": slot["n_tokens"],
         "n_prompt_tokens_processed": slot["n_processed"] if busy else max(0, len(handle.task.prompt) - handle.n_cached),
         "n_prompt_tokens_cache": slot["n_cached"] if busy else handle.n_cached,
+        **({"draft_n": slot["n_drafted"], "draft_n_accepted": slot["n_accepted"]} if slot["n_drafted"] else {}),
         "params": _params_json(handle),
         "next_token": [
             {
@@ -182,4 +186,6 @@ def _params_json(handle: Handle) -> dict[str, Any]:
         "stream": handle.stream,
         "cache_prompt": task.cache_prompt,
         "lora": lora_json(task.group.lora),
+        "speculative.n_max": task.draft_max,
+        "speculative.n_min": task.draft_min,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ class MetricsRoute:
         samples = self._samples(view, runner)
         self._last = dict(view["totals"])
         text = "".join(f"# HELP {s.name} {s.help}\n# TYPE {s.name} {s.kind}\n{s.name} {s.value:.10g}\n" for s in samples)
-        text += own_metrics(view, runner.meters)
+        text += _by_place(runner.meters.accepted_at) + own_metrics(view, runner.meters)
         headers = {"process-start-time-unix": str(int(self._state.started_at))}
         return Response(text, media_type="text/plain; version=0.0.4", headers=headers)
 
@@ -67,6 +68,9 @@ class MetricsRoute:
                 totals["generation_s"],
             ),
             counter("n_decode_total", "Batches run.", iterations),
+            counter("spec_decode_num_drafts_total", "Runs of drafted tokens that were checked.", totals["drafts"]),
+            counter("spec_decode_num_draft_tokens_total", "Drafted tokens that were checked.", totals["drafted_tokens"]),
+            counter("spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.", totals["accepted_tokens"]),
             counter("n_tokens_max", "Most tokens that a slot held at the end of a task.", runner.books.n_tokens_max),
             gauge(
                 "llamacpp:prompt_tokens_seconds", "Prompt tokens a second since the last scrape.", self._rate(totals, "prompt")
@@ -90,3 +94,12 @@ class MetricsRoute:
         tokens = totals[tokens_name] - self._last.get(tokens_name, 0)
         seconds = totals[f"{kind}_s"] - self._last.get(f"{kind}_s", 0.0)
         return tokens / seconds if seconds > 0 else 0.0
+
+
+def _by_place(accepted: Sequence[int]) -> str:
+    """As llama-server does, nothing before there were drafts."""
+    if not accepted:
+        return ""
+    name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+    head = f"# HELP {name} Drafted tokens that were right, by their place in the draft.\n# TYPE {name} counter\n"
+    return head + "".join(f'{name}{{position="{place}"}} {n}\n' for place, n in enumerate(accepted))

@@ -48,6 +48,18 @@ def _service(meters: Meters) -> Iterable[str]:
     kinds = (("prompt", meters.prompt_tokens), ("generation", meters.generated_tokens))
     samples = [(f'{{slot="{slot}",kind="{kind}"}}', n) for kind, counts in kinds for slot, n in enumerate(counts)]
     yield _family("slot_tokens_total", "counter", "Tokens of a slot in batches.", samples)
+    drafts = meters.drafts
+    if any(drafted for drafted, _ in drafts):
+        yield _family(
+            "draft_tokens_total",
+            "counter",
+            "Drafted tokens that were checked, by slot and outcome.",
+            [
+                (f'{{slot="{slot}",outcome="{outcome}"}}', n)
+                for slot, (drafted, accepted) in enumerate(drafts)
+                for outcome, n in (("accepted", accepted), ("rejected", drafted - accepted))
+            ],
+        )
     served = [sum(pair) for pair in zip(meters.prompt_tokens, meters.generated_tokens, strict=True)]
     yield _family("service_jain", "gauge", "Jain's index over the tokens of the slots, 1: all alike.", [("", jain(served))])
     text = f"Jain's index over the slowdown of the last {RECENT} tasks, 1: all were slowed down alike."

@@ -50,6 +50,8 @@ class CompletionRequest:
     lora: Lora = ()
     n_keep: int = 0  # -1: the whole prompt
     n_discard: int = 0  # 0: half of what is not kept
+    draft_max: int = -1  # drafted tokens in a batch; -1: as the policy says
+    draft_min: int = -1
 
 
 def read_request(
@@ -95,8 +97,17 @@ def read_request(
         lora=read_lora(fields, lora_scales),
         n_keep=fields.integer("n_keep", default=n_keep, low=-1),
         n_discard=fields.integer("n_discard", default=0, low=0),
+        draft_max=_draft_max(fields),
+        draft_min=fields.integer("speculative.n_min", default=-1, low=0),
         client=clean_label(client or fields.text("client", "user")),
     )
+
+
+def _draft_max(fields: Fields) -> int:
+    """llama-server's fields. A request can do without drafts; where they come from is the policy's to say."""
+    if fields.text("speculative.types", "speculative.type") == "none":
+        return 0
+    return fields.integer("speculative.n_max", default=-1, low=0)
 
 
 def _stops(fields: Fields) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def _timings(n_cached: int, n_prompt: int, prompt_ms: float, n_predicted: int, p
 
 def final_timings(finished: Finished) -> dict[str, Any]:
     """`queue_ms + wait_ms + prompt_ms + hold_ms + predicted_ms` is `total_ms`, from submission to the end; `skipped_ms` is a part
-    of `prompt_ms`, and `paused_ms` of `predicted_ms`."""
+    of `prompt_ms`, and `paused_ms` of `predicted_ms`. Drafts are counted where there were some."""
     timings = _timings(
         finished.n_cached,
         finished.n_prompt - finished.n_cached,
@@ -47,6 +47,8 @@ def final_timings(finished: Finished) -> dict[str, Any]:
     timings["hold_ms"] = _span_ms(finished.prompt_done_at, finished.first_token_at)
     timings["paused_ms"] = round(finished.paused_s * 1e3, 3)
     timings["total_ms"] = _span_ms(finished.submitted_at, finished.finished_at)
+    if finished.n_drafted:
+        timings["draft_n"], timings["draft_n_accepted"] = finished.n_drafted, finished.n_accepted
     return timings
 
 

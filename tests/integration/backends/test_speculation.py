@@ -184,9 +184,9 @@ def test_a_context_that_shifts_or_ends_does_so_at_the_same_token(path: Path) -> 
     made = LlamaBackend(path, BackendOptions(3, 768, "split", n_batch=128, n_ubatch=128, n_threads=2, draft=DraftOptions(path)))
     try:
         for shift in (False, True):
-            plain, _ = generate(made, greedy(40, 60), {}, n=300, context_shift=shift)
+            plain, _ = generate(made, greedy(170), {}, n=130, context_shift=shift)
             for policy in (ON, {"speculative": "draft"}):
-                with_drafts, scheduler = generate(made, greedy(40, 60), policy, n=300, context_shift=shift)
+                with_drafts, scheduler = generate(made, greedy(170), policy, n=130, context_shift=shift)
                 assert with_drafts == plain
                 assert scheduler._totals.accepted_tokens > 50
     finally:
@@ -212,7 +212,7 @@ def test_the_default_model_and_one_with_another_vocabulary(path: Path, caplog: p
     try:
         assert not made.info.draft_model
         assert "vocabulary" in caplog.text
-        plain, _ = generate(made, greedy(40, 20), {}, n=40)
-        assert generate(made, greedy(40, 20), ON, n=40)[0] == plain
+        plain, _ = generate(made, greedy(40, 20), {}, n=25)
+        assert generate(made, greedy(40, 20), ON, n=25)[0] == plain
     finally:
         made.close()

@@ -8,7 +8,7 @@ import pytest
 from engine.options import DEFAULT_MODEL, Options, parse_options
 from engine.options_accepted import ACCEPTED
 from engine.options_tasks import TaskOptions
-from engine.scheduler.policy import FIELDS, BarrierJoin, PhaseMode, Policy, PrefillOrder, RotationStart
+from engine.scheduler.policy import FIELDS, BarrierJoin, PhaseMode, Policy, PrefillOrder, RotationStart, Speculative
 from engine.scheduler.task import SamplingParams
 
 
@@ -77,7 +77,27 @@ POLICY_VALUES = {
     "barrier_join_window_ms": ("250", 250),
     "barrier_max_hold_ms": ("2000", 2000),
     "barrier_max_generation_tokens": ("7", 7),
+    "speculative": ("ngram", Speculative.NGRAM),
+    "speculative_n_max": ("8", 8),
+    "speculative_n_min": ("2", 2),
+    "speculative_ngram_size": ("12", 12),
 }
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "expected"),
+    [
+        (["--spec-type", "ngram-simple", "--draft-max", "8", "--draft-min", "2"], {}, ("ngram", 8, 2, 4)),
+        (["--spec-type", "draft-simple,ngram-mod", "--spec-ngram-simple-size-n", "12"], {}, ("ngram", 16, 0, 12)),
+        (["--spec-type", "none"], {"LLAMA_ARG_DRAFT_MAX": "100"}, ("off", 64, 0, 4)),
+        (["--model-draft", "draft.gguf"], {}, ("draft", 16, 0, 4)),
+        (["--model-draft", "draft.gguf", "--speculative", "off"], {}, ("off", 16, 0, 4)),
+        ([], {"LLAMA_ARG_SPEC_TYPE": "ngram-map-k", "LLAMA_ARG_SPEC_DRAFT_N_MIN": "3"}, ("ngram", 16, 3, 4)),
+    ],
+)
+def test_llama_servers_names_for_drafts(argv: list[str], environ: dict[str, str], expected: tuple[object, ...]) -> None:
+    found = options(*argv, **environ).policy
+    assert (found.speculative, found.speculative_n_max, found.speculative_n_min, found.speculative_ngram_size) == expected
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -95,6 +115,12 @@ def test_every_policy_field_can_be_set_at_the_start(name: str) -> None:
     ("argv", "environ", "sentence"),
     [
         (["--prefill-chunk", "65", "-b", "64"], {}, "'65' is not a whole number from 1 to 64 or none"),
+        (
+            ["--spec-type", "draft-eagle3"],
+            {},
+            "argument --spec-type: 'draft-eagle3' is not one of none, draft, draft-simple, ngram-",
+        ),
+        (["--draft-max", "few"], {}, "'few' is not a whole number from 1 to 64"),
         (["--prefill-chunk", "many"], {}, "'many' is not a whole number from 1 to 2048 or none"),
         (["--decode-share", "1"], {}, "'1' is not a number from 0.01 to 0.99 or none"),
         (["--decode-share", "nan"], {}, "'nan' is not a number from 0.01 to 0.99 or none"),
