@@ -1,0 +1,341 @@
+"""Every address of the console by role. One that is not in the table fails here: a new page must say who may see it.
+
+Columns: anonymous, an admin of another group, then viewer, operator and admin of the server's own group, and an admin of all
+servers. `in` lets in; `login` sends to the login, `401` asks for one in JSON; `no` is 403; `none` is 404: for these people the
+thing does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
+
+from dashboard.feed.routing import ROUTES
+from dashboard.people import links, tokens
+from dashboard.people.models import Membership, Scope, ServerGroup
+from scheduler_api.alerts.models import Alert, Recipient, Rule, Silence
+from scheduler_api.models import PolicyChange, Server
+from scheduler_api.policies.models import PolicyWindow
+from tests.conftest import client_of
+from tests.support.sample_rows import make_run
+from tests.support.sample_states import Json
+from workers.models import StoredScenario
+
+PEOPLE = ("anonymous", "other", "viewer", "operator", "group_admin", "admin")
+
+SEEN = "login none in  in  in  in"  # a page of one server
+LISTS = "login in   in  in  in  in"  # a page whose content is what one may see
+OPERATES = "login none no  in  in  in"
+ANYWHERE = "login in   no  in  in  in"  # an operator of any server; what is chosen is checked
+ADMINS = "login no   no  no  no  in"
+PUBLIC = "in    in   in  in  in  in"
+API_SEEN = "401   none in  in  in  in"
+API_LISTS = "401   in   in  in  in  in"
+API_OPERATES = "401   none no  in  in  in"
+HIDDEN = "none  none none none none none"
+
+# name of the address, method, who is let in
+TABLE = f"""
+overview GET {LISTS}
+overview-cards GET {LISTS}
+rail GET {LISTS}
+definitions GET {LISTS}
+health GET {PUBLIC}
+
+server-add GET {ADMINS}
+server-add POST {ADMINS}
+server GET {SEEN}
+server-history GET {SEEN}
+server-runs GET {SEEN}
+policies GET {SEEN}
+policy-switch POST {OPERATES}
+policy-review POST {OPERATES}
+policy-revert POST {OPERATES}
+policy-drift POST login none no none none none
+policy-guard POST login none no none none none
+policy-export GET {SEEN}
+policy-import POST {OPERATES}
+preset-add POST {OPERATES}
+preset-remove POST login none no none none none
+preset-export GET {LISTS}
+policy-windows GET {SEEN}
+policy-windows POST {OPERATES}
+policy-window POST {OPERATES}
+server-drafts GET {OPERATES}
+server-share GET {OPERATES}
+server-share POST {OPERATES}
+
+alerts GET {LISTS}
+alert-rows GET {LISTS}
+alert-count GET {LISTS}
+alert-strip GET {SEEN}
+alert GET {SEEN}
+alert-acknowledge POST {OPERATES}
+alert-silence POST {ANYWHERE}
+alert-silence-end POST {OPERATES}
+alert-rules GET {LISTS}
+alert-rule-add GET {ADMINS}
+alert-rule-add POST {ADMINS}
+alert-rule-test GET {ADMINS}
+alert-rule GET {ADMINS}
+alert-rule POST {ADMINS}
+alert-rule-delete POST {ADMINS}
+alert-recipient-add GET {ADMINS}
+alert-recipient-add POST {ADMINS}
+alert-recipient GET {ADMINS}
+alert-recipient POST {ADMINS}
+alert-recipient-test POST {ADMINS}
+alert-recipient-delete POST {ADMINS}
+
+audit GET {LISTS}
+audit-csv GET {LISTS}
+audit-json GET {LISTS}
+
+scenarios GET {LISTS}
+scenario-add GET {ANYWHERE}
+scenario-add POST {ANYWHERE}
+scenario-check POST {ANYWHERE}
+scenario GET {LISTS}
+scenario-edit GET {ANYWHERE}
+scenario-edit POST {ANYWHERE}
+scenario-copy POST {ANYWHERE}
+scenario-delete POST {ANYWHERE}
+scenario-download GET {LISTS}
+scenario-trend GET {LISTS}
+
+experiments GET {LISTS}
+experiment-new GET {ANYWHERE}
+experiment-new POST {ANYWHERE}
+experiment-check GET {ANYWHERE}
+run GET {SEEN}
+run-stop POST {OPERATES}
+run-again POST {OPERATES}
+run-scenario GET {SEEN}
+run-samples GET {SEEN}
+run-csv GET {SEEN}
+run-compare GET {SEEN}
+run-trend GET {SEEN}
+run-badge GET none none in  in  in  in
+run-export-json GET {SEEN}
+run-export-csv GET {SEEN}
+run-export-html GET {SEEN}
+run-share GET {OPERATES}
+run-share POST {OPERATES}
+
+login GET {PUBLIC}
+login POST {PUBLIC}
+logout POST login login login login login login
+mfa_authenticate GET login in in in in in
+mfa_authenticate POST login in in in in in
+openid_connect_login GET {HIDDEN}
+openid_connect_login POST {HIDDEN}
+openid_connect_callback GET {HIDDEN}
+openid_connect_callback POST {HIDDEN}
+socialaccount_login_cancelled GET {PUBLIC}
+welcome GET {PUBLIC}
+welcome POST {PUBLIC}
+
+settings GET {LISTS}
+account_change_password GET {LISTS}
+account_change_password POST {LISTS}
+account_reauthenticate GET {LISTS}
+account_reauthenticate POST {LISTS}
+mfa_reauthenticate GET {LISTS}
+mfa_reauthenticate POST {LISTS}
+mfa_activate_totp GET {LISTS}
+mfa_activate_totp POST {LISTS}
+mfa_deactivate_totp GET {HIDDEN.replace("none", "login", 1)}
+mfa_deactivate_totp POST {HIDDEN.replace("none", "login", 1)}
+mfa_view_recovery_codes GET {HIDDEN.replace("none", "login", 1)}
+mfa_generate_recovery_codes GET {LISTS}
+mfa_generate_recovery_codes POST {LISTS}
+settings-sessions GET {LISTS}
+session-end-others POST {LISTS}
+session-end POST login none none none none none
+settings-tokens GET {LISTS}
+settings-tokens POST {LISTS}
+token-revoke POST login none none none none in
+people GET {ADMINS}
+person-add GET {ADMINS}
+person-add POST {ADMINS}
+person GET {ADMINS}
+person POST {ADMINS}
+person-link POST {ADMINS}
+person-active POST {ADMINS}
+person-sign-out POST {ADMINS}
+person-reset POST {ADMINS}
+group-add GET {ADMINS}
+group-add POST {ADMINS}
+group GET {ADMINS}
+group POST {ADMINS}
+group-delete POST {ADMINS}
+settings-shares GET {LISTS}
+share-revoke POST login none none none none in
+shared GET {PUBLIC}
+shared-open POST no no no no no no
+shared-part GET {HIDDEN}
+
+api:openapi-json GET {PUBLIC}
+api:api-root GET {HIDDEN}
+api:list_servers GET {API_LISTS}
+api:server_detail GET {API_SEEN}
+api:switch_policy PATCH {API_OPERATES}
+api:policy_changes GET {API_SEEN}
+api:detail GET {API_SEEN}
+api:fairness GET {API_SEEN}
+api:history GET {API_SEEN}
+api:stall GET 401 none none none none none
+"""
+#: The same pages under the names that django-allauth looks for.
+ALIASES = {"account_login": "login", "mfa_index": "settings"}
+#: tests/integration/feed/test_endings.py opens these, with and without the right to.
+SOCKETS = {"ws/servers/<int:pk>/", "ws/shared/<int:pk>/"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    method: str
+    outcomes: dict[str, str]
+
+
+def rows() -> list[Row]:
+    found = []
+    for line in TABLE.splitlines():
+        if line.strip():
+            name, method, *outcomes = line.split()
+            assert len(outcomes) == len(PEOPLE), line
+            found.append(Row(name, method, dict(zip(PEOPLE, outcomes, strict=True))))
+    return found
+
+
+def addresses(resolver: URLResolver | None = None, space: str = "") -> Iterator[tuple[str, URLPattern]]:
+    """Every pattern there is, under its full name."""
+    for entry in (resolver or get_resolver()).url_patterns:
+        if isinstance(entry, URLResolver):
+            yield from addresses(entry, f"{entry.namespace}:" if entry.namespace else space)
+        else:
+            assert entry.name, f"{entry.pattern} has no name"
+            yield space + entry.name, entry
+
+
+def test_every_address_is_in_the_table() -> None:
+    there = {ALIASES.get(name, name) for name, _ in addresses()}
+    listed = {row.name for row in rows()}
+    assert there - listed == set(), "add these to the table above, each with who is let in"
+    assert listed - there == set(), "these are gone"
+
+
+def test_every_socket_is_in_the_table() -> None:
+    assert set(ROUTES) == SOCKETS
+
+
+type Get = Callable[[str], Client]
+
+
+@pytest.fixture
+def numbers(db: None, admin: User, states: dict[int, Json]) -> dict[str, dict[str, Any]]:
+    """What the addresses are filled in with, by how they begin: one thing of each kind, on one server."""
+    server = Server.objects.create(name="local", kind="engine", base_url="http://127.0.0.1:1", enabled=False)
+    lab, other = (ServerGroup.objects.create(name=name) for name in ("lab", "other"))
+    lab.servers.add(server)
+    other.servers.add(Server.objects.create(name="elsewhere", kind="vllm", base_url="http://127.0.0.1:2", enabled=False))
+    for name in PEOPLE[1:-1]:
+        user = User.objects.create_user(name, password="long enough")
+        group, role = (other, "admin") if name == "other" else (lab, name.removeprefix("group_"))
+        Membership.objects.create(user=user, group=group, role=role)
+    now = timezone.now()
+    rule = Rule.objects.create(kind="starving", server=server)
+    alert = Alert.objects.create(
+        rule=rule, server=server, kind="starving", severity="warning", began_at=now, opened_at=now, last_seen_at=now, text="x"
+    )
+    silence = Silence.objects.create(server=server, until=now + timedelta(hours=1), by=admin, by_name="ada", reason="x")
+    recipient = Recipient.objects.create(name="ops", channel="email", address="ops@example.org")
+    change = PolicyChange.objects.create(server=server, actor_name="ada", outcome="applied", version=1)
+    window = PolicyWindow.objects.create(server=server, name="nights", since=now, starts_at=now, ends_at=now)
+    run = make_run(server, admin, pairs=1)
+    StoredScenario.objects.create(name="mine", text="name: mine")
+    token, _ = tokens.make(admin, "nightly", Scope.READ)
+    link, _ = links.make(admin, server=server, lasts=timedelta(hours=1))
+    return {
+        "alerts/rules/": {"pk": rule.pk},
+        "alerts/recipients/": {"pk": recipient.pk},
+        "alerts/silences/": {"pk": silence.pk},
+        "alerts/strip/": {"pk": server.pk},
+        "alerts/": {"pk": alert.pk},
+        "experiments/": {"pk": run.pk},
+        "settings/people/": {"pk": User.objects.get(username="viewer").pk},
+        "settings/groups/": {"pk": other.pk},
+        "settings/tokens/": {"pk": token.pk},
+        "settings/shares/": {"pk": link.pk},
+        "settings/sessions/": {"pk": 12_345},
+        "shared/": {"pk": link.pk, "part": "detail"},
+        "scenarios/": {"name": "mine"},
+        "welcome/": {"uidb64": "x", "token": "y"},
+        "login/oidc/": {"provider_id": "oidc"},
+        "servers/": {"pk": server.pk, "change": change.pk, "window": window.pk},
+        "policies/presets/": {"key": "as-llama-server"},
+        "api/": {"server_id": server.pk},
+    }
+
+
+def filled(name: str, numbers: dict[str, dict[str, Any]]) -> str:
+    """The address, filled in with the numbers of the longest beginning that fits."""
+    plain = dict(addresses())
+    wanted = plain[name].pattern.converters
+    begins = "api/" if name.startswith("api:") else str(plain[name].pattern)
+    fit = max((each for each in numbers if begins.startswith(each)), key=len, default="")
+    values = numbers.get(fit, {})
+    names = wanted or ({"server_id": 0} if "<server_id>" in str(plain[name].pattern) else {})
+    return reverse(name, kwargs={key: values[key] for key in names} or None)
+
+
+def outcome(response: HttpResponse) -> str:
+    status = response.status_code
+    assert status < 500 or status == 502, f"{status}: {response.content[:300]!r}"
+    if status == 302 and response.headers["Location"].startswith(reverse("login")):
+        return "login"
+    return {401: "401", 403: "no", 404: "none"}.get(status, "in")
+
+
+@pytest.mark.parametrize("person", PEOPLE)
+def test_who_is_let_in(person: str, numbers: dict[str, dict[str, Any]], admin: User) -> None:
+    user = None if person == "anonymous" else admin if person == "admin" else User.objects.get(username=person)
+    wrong = []
+    for row in rows():
+        with transaction.atomic():  # what a write did is undone, and the next one finds what this one found
+            client = client_of(user) if user else Client()
+            path = filled(row.name, numbers)
+            if row.name == "api:stall":
+                path += "?slot=0"
+            if row.method == "PATCH":
+                body = '{"set": {}, "reason": "why"}'
+                got = outcome(client.patch(path, body, content_type="application/json"))  # type: ignore[arg-type]
+            else:
+                got = outcome(getattr(client, row.method.lower())(path))
+            transaction.set_rollback(True)
+        if got != row.outcomes[person]:
+            wrong.append(f"{row.name} {row.method} {path}: {got}, should be {row.outcomes[person]}")
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_other_methods_than_those_listed_do_nothing(numbers: dict[str, dict[str, Any]], admin_client: Client) -> None:
+    listed = {(row.name, row.method) for row in rows()}
+    for name in {row.name for row in rows()} - {"logout", "api:openapi-json"}:
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            if (name, method) in listed or (method == "PUT" and (name, "POST") in listed):  # form views take both alike
+                continue
+            with transaction.atomic():
+                status = getattr(admin_client, method.lower())(filled(name, numbers)).status_code
+                transaction.set_rollback(True)
+            assert status in (405, 404, 302), f"{method} {name}: {status}"
