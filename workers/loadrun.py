@@ -12,16 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_api.exceptions import SchedulerApiError
-from workers import lease, recording, target
+from workers import calibrating, lease, recording, target
 from workers.analysis.iterations import foreign_policies, shortened
 from workers.analysis.load import behind_sentence
 from workers.analysis.order import Step
+from workers.calibrating import PROBE_TOKENS
 from workers.conducting import Conductor
 from workers.errors import RunFailed
 from workers.load import search
-from workers.load.alone import alone_plan
 from workers.load.dialects import Chat, lacks
-from workers.load.planned import Piece, Plan, Planned, Scaling
+from workers.load.planned import Scaling
 from workers.load.progress import merged
 from workers.load.reading import Outcome
 from workers.load.shards import sizes
@@ -36,9 +36,8 @@ from workers.sharding import Crew
 
 __all__ = ["MOST_SEED", "PROBE_TOKENS", "LoadRun", "scenario_of", "texts_of"]
 
-PROBE_TOKENS = 1024  # of the prompt that measures the server's speed
-COUNTED_WORDS = 32
 SHORTEST_LIMIT_S = 60.0
+MOST_LATE = 2  # tries of a search for which the generator may be too slow
 
 
 class LoadRun(Conductor):
@@ -73,34 +72,18 @@ class LoadRun(Conductor):
         self.keep_conditions({**conditions, "clock_offset_s": self.clock_offset_s}, policy_before=self.survey.policy)
 
     def _calibrate(self) -> None:
-        """The speed of one prompt alone, at its second try: the first one may find a cold machine."""
         block = recording.open_block(self.run, recording.CALIBRATION, None)
         self.say(0, "Calibration: the server's speed")
-        n_ctx = self.survey.can.n_ctx
-        tokens = PROBE_TOKENS if n_ctx is None else max(16, min(PROBE_TOKENS, n_ctx // 2))
         if isinstance(self.sender.dialect, Chat):
-            self.tokens_a_word = self.sender.dialect.tokens_a_word = self._tokens_a_word()
-        load = self.sender.send(Plan(_one_after_the_other(tokens), ()), self.limit_s)
-        add_records(block, load.records, frozenset())
-        last = load.records[-1].answer
-        if last.outcome is not Outcome.OK or last.done_at is None:
-            raise RunFailed(f"The calibration failed. {last.error}")
-        wall_s = last.done_at - last.sent_at
-        computed = (last.n_prompt or tokens) - (last.n_cached or 0)
-        prompt_ms = last.timings.get("prompt_ms")
-        seconds = prompt_ms / 1000.0 if isinstance(prompt_ms, int | float) and prompt_ms > 0 else wall_s
-        self._fit(max(1.0, computed / max(seconds, 1e-6)))
-        self._alone(block)
+            found = calibrating.tokens_a_word(self.sender, self.limit_s)
+            if found is None:
+                self.warn("The server does not say how many tokens a prompt has, so prompts have a word for each token planned.")
+            self.tokens_a_word = self.sender.dialect.tokens_a_word = found or 1.0
+        self._fit(calibrating.speed(self.sender, block, self.limit_s))
+        self.say(0, "Calibration: a request of each stream alone")
+        alone = calibrating.alone(self.sender, block, self.scaling, self.limit_s)
+        self.keep_conditions({**self.run.conditions, "alone": alone})
         recording.close_block(block, {"iterations": [], "left_out": 0, "requests": request_rows(block)}, [])
-
-    def _tokens_a_word(self) -> float:
-        """From two lengths, so that what a chat template puts around the text does not count."""
-        plans = (Plan(_one_after_the_other(n)[:1], ()) for n in (COUNTED_WORDS, 3 * COUNTED_WORDS))
-        few, many = (self.sender.send(plan, self.limit_s).records[0].answer for plan in plans)
-        if few.n_prompt is None or many.n_prompt is None or many.n_prompt <= few.n_prompt:
-            self.warn("The server does not say how many tokens a prompt has, so prompts have a word for each token planned.")
-            return 1.0
-        return (many.n_prompt - few.n_prompt) / (2 * COUNTED_WORDS)
 
     def _fit(self, speed: float) -> None:
         """Chooses the scale where the run leaves it open, and refuses what cannot run here."""
@@ -113,6 +96,8 @@ class LoadRun(Conductor):
             self.warn(lack.text)
         expected = max(plan.open_loop_s, 0.0) + (plan.prompt_tokens + 8.0 * plan.output_tokens) / speed
         self.limit_s = max(SHORTEST_LIMIT_S, 10 * expected)
+        if (found := search.search_of(self.scenario)) is not None:
+            expected *= 2 * (found[1].tries + MOST_LATE)  # above what the server carries, a try takes longer than its arrivals
         self.switcher.ttl_s = max(SHORTEST_LIMIT_S, 6 * expected)
         self.run.scale = scale
         fitted = {"speed": speed, "written_for": self.scenario.written_for, "scale": scale, "times": self.scaling.time}
@@ -139,20 +124,6 @@ class LoadRun(Conductor):
             "ttl_s": self.switcher.ttl_s,
         }
         self.keep_conditions(conditions, scale=scale)
-
-    def _alone(self, block: Block) -> None:
-        """What slowdowns are measured against. A stream whose request does not end well alone has none."""
-        self.say(0, "Calibration: a request of each stream alone")
-        plan = alone_plan(self.sender.plan(1, "alone", self.scaling))
-        add_records(block, self.sender.warm(plan, self.limit_s), frozenset(), role="warm")
-        load = self.sender.send(plan, self.limit_s)
-        add_records(block, load.records, frozenset())
-        alone = {
-            record.request.stream: record.answer.done_at - record.answer.sent_at
-            for record in load.records
-            if record.answer.outcome is Outcome.OK and record.answer.done_at is not None
-        }
-        self.keep_conditions({**self.run.conditions, "alone": alone})
 
     def _auto_scale(self, speed: float) -> float:
         def needed(scale: float) -> int:
@@ -226,19 +197,20 @@ class LoadRun(Conductor):
         lease.write(self.run.pk, self.held, live=whole)
 
     def _search(self, block: Block, step: Step) -> tuple[Report, dict[str, Any]]:
-        searching = Searching(self.scenario, self.scaling)
-        whole = Report()
-        while (rate := searching.next_rate()) is not None:
+        """A try for which the generator was too slow says nothing of the server, so it is sent again; two end it."""
+        searching, whole, late = Searching(self.scenario, self.scaling), Report(), 0
+        while (rate := searching.next_rate()) is not None and late < MOST_LATE:
             self.watch.check()
-            self.say(step.index, f"{step.where}: try {searching.count + 1}, {rate / self.scaling.time:.3g} requests a second")
-            report = self._send(self._order(block, step, rate, searching.count))
+            stage, told = searching.count + late, f"{rate / self.scaling.time:.3g} requests a second"
+            self.say(step.index, f"{step.where}: try {stage + 1}, {told}")
+            report = self._send(self._order(block, step, rate, stage))
             whole.merge(report)
-            if (report.behind.percentile(0.99) or 0.0) > searching.behind_s:
-                told = f"{step.where}: at {rate / self.scaling.time:.3g} requests a second {_behind(report)}"
-                self.warn(f"{told} That says nothing of the server, so the search ended there.")
-                break
-            searching.take(rate, block, report)
-        return whole, searching.found()
+            if (report.behind.percentile(0.99) or 0.0) <= searching.behind_s:
+                searching.take(rate, block, report, stage)
+            else:
+                late += 1
+                self.warn(f"{step.where}: at {told} the generator was behind, which says nothing of the server.")
+        return whole, {**searching.found(), "cut_short": late >= MOST_LATE}
 
     def _restarted(self, step: Step) -> bool:
         """Whether the server is another process than at the last look; its block is then left out of what is compared."""
@@ -289,19 +261,3 @@ class LoadRun(Conductor):
 def _behind(report: Report) -> str:
     late = report.behind.percentile(0.99)
     return "" if late is None else behind_sentence([late])
-
-
-def _one_after_the_other(tokens: int) -> tuple[Planned, ...]:
-    """Two requests of fresh text, alone each."""
-    return tuple(
-        Planned(
-            number=number,
-            stream="calibration",
-            at_s=None if number else 0.0,
-            pieces=(Piece(f"calibration:{tokens}:{number}", tokens),),
-            n_predict=1,
-            place=number,
-            after=(number - 1,) if number else (),
-        )
-        for number in range(2)
-    )

@@ -43,13 +43,13 @@ class Searching:
     def next_rate(self) -> float | None:
         return search.next_rate(self._form, self._tries)
 
-    def take(self, rate: float, block: Block, report: Report) -> None:
-        """The try that was sent last, all of its requests being in the database or in the report's tally."""
-        part = report.tally.parts.get((self._stream, self.count))
+    def take(self, rate: float, block: Block, report: Report, stage: int) -> None:
+        """A try, its requests being in the database under this stage, or in the report's tally."""
+        part = report.tally.parts.get((self._stream, stage))
         if part is not None:
             requests, good = part.requests, part.good
         else:
-            kept = block.samples.filter(role=self._stream, stage=self.count, counted=True)
+            kept = block.samples.filter(role=self._stream, stage=stage, counted=True)
             met = [self._limits.met(times_of(sample)) for sample in kept]
             requests, good = len(met), sum(met)
         self._tries.append(Try(rate, requests, good, search.carried(self._form, requests, good)))

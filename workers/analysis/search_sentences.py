@@ -29,7 +29,10 @@ def _carries(found: Sequence[Mapping[str, Any]]) -> str:
     if not lows:
         return f"none of the rates tried kept {share}, down to {min(highs):.3g} a second"
     text = f"{median(lows):.3g} requests a second with {share}"
-    return f"{text}, {median(highs):.3g} not" if highs else f"{text}, the highest rate that was tried"
+    end = (
+        "the generator could not send more" if any(each.get("cut_short") for each in found) else "the highest rate that was tried"
+    )
+    return f"{text}, {median(highs):.3g} not" if highs else f"{text}, {end}"
 
 
 def _compared(measure: Measure | None) -> str:

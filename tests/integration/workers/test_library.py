@@ -17,7 +17,7 @@ from scheduler_api.models import Server, ServerKind
 from tests.integration.workers.conftest import WorkerProcess, fresh, wait_for
 from tests.support.engine import EngineProcess, running_engine
 from tests.support.tiny_variants import write_lora, write_small_model
-from workers import experiments, selectors, steps
+from workers import experiments, preflight, selectors, steps
 from workers.errors import ExperimentRefused
 from workers.load import tally
 from workers.load.tally import Tally
@@ -95,10 +95,16 @@ def test_auto_scale_fits_the_slots_and_says_what_it_chose(monkeypatch: pytest.Mo
     assert max(sample.n_prompt or 0 for sample in run.samples.all()) <= 2048
 
 
-def test_a_scale_that_is_too_large_ends_the_run_with_the_numbers(monkeypatch: pytest.MonkeyPatch, target: Server) -> None:
+def test_a_scale_that_is_too_large_is_refused_and_ends_a_run_whose_server_became_smaller(
+    monkeypatch: pytest.MonkeyPatch, target: Server
+) -> None:
+    sentence = "A slot holds 2,048 tokens, and the largest request needs 10,005 at this scale."
+    with pytest.raises(ExperimentRefused, match=sentence):
+        conduct(monkeypatch, "two-long-one-short", target, scale=1.0)
+    monkeypatch.setattr(preflight, "of_load", lambda *_, **__: [])
     run = conduct(monkeypatch, "two-long-one-short", target, scale=1.0)
     assert run.state == RunState.FAILED
-    assert run.error.startswith("A slot holds 2,048 tokens, and the largest request needs 10,005 at this scale.")
+    assert run.error.startswith(sentence)
     assert run.policy_restored is None
 
 

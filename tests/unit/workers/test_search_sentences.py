@@ -26,6 +26,10 @@ def found(low: float | None, high: float | None) -> dict[str, Any]:
             "physical: 8 requests a second with 90 % of requests within their limits, the highest rate that was tried.",
         ),
         (
+            [{**found(8.0, None), "cut_short": True}],
+            "physical: 8 requests a second with 90 % of requests within their limits, the generator could not send more.",
+        ),
+        (
             [found(None, 0.25)],
             "physical: none of the rates tried kept 90 % of requests within their limits, down to 0.25 a second.",
         ),
