@@ -20,6 +20,29 @@ UNEVEN = 0.6  # Jain's index of the clients below which a card says so
 
 
 @dataclass(frozen=True, slots=True)
+class Alerts:
+    """A server's open alerts as a mark and words: "critical: Stuck slot", "3 alerts, worst critical: Stuck slot"."""
+
+    mark: str
+    tone: str
+    words: str
+    rank: int
+
+
+#: severity -> mark of the sprite, tone, rank (low = more trouble)
+SEVERITIES = {"critical": ("stuck", "is-bad", 0), "warning": ("warn", "is-warn", 1), "info": ("info", "q", 2)}
+NO_ALERT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known of a server beside its live state: `alerts` with count, severity and kind; `drift` with its cause."""
+
+    alerts: Any = None
+    drift: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     pk: int
     name: str
@@ -37,6 +60,7 @@ class Card:
     rates: str
     policy: str
     run: Any
+    alerts: Alerts | None
     sort: tuple[float, ...]
     slots: int
     busy: int
@@ -44,7 +68,23 @@ class Card:
     oldest: float
 
 
-def card(server: Any, state: State | None, run: Any, now: float) -> Card:
+def alerts_of(found: Any) -> Alerts | None:
+    if found is None:
+        return None
+    mark, tone, rank = SEVERITIES.get(found.severity, SEVERITIES["info"])
+    head = f"{found.count} alerts, worst {found.severity}" if found.count > 1 else found.severity
+    return Alerts(mark, tone, f"{head}: {found.kind}", rank)
+
+
+def _drift_words(drift: Any) -> str:
+    if drift is None:
+        return ""
+    return "It lost its policy at a restart." if drift.cause == "restart" else "Its policy was changed from elsewhere."
+
+
+def card(server: Any, state: State | None, run: Any, now: float, beside: Beside | None = None) -> Card:
+    known = beside or Beside()
+    alerts, drifted = alerts_of(known.alerts), _drift_words(known.drift)
     health = present.health_of(state)
     name = state["health"]["state"] if state else "unknown"
     seen = name in present.ANSWERS
@@ -60,10 +100,10 @@ def card(server: Any, state: State | None, run: Any, now: float) -> Card:
         kind=first_view.KINDS.get(server.kind, server.kind),
         state=name,
         health=health,
-        frame={"is-bad": "bad", "is-warn": "warn"}.get(health.tone, ""),
-        calm=seen and name != "not_serving" and not busy and not depth,
+        frame={"is-bad": "bad", "is-warn": "warn"}.get(health.tone, "warn" if drifted else ""),
+        calm=seen and name != "not_serving" and not busy and not depth and not drifted and alerts is None,
         lead=lead,
-        words=words,
+        words=f"{drifted} {words}".strip(),
         cells=_cells(slots, seen, n_slots),
         load=_load(slots, seen, n_slots, busy),
         queue=_queue(queue) if seen else "",
@@ -71,8 +111,11 @@ def card(server: Any, state: State | None, run: Any, now: float) -> Card:
         rates=_rates(told) if seen else "",
         policy=_policy(state, seen),
         run=run,
+        alerts=alerts,
         sort=(
             float(health.rank),
+            float(alerts.rank if alerts is not None else NO_ALERT),
+            -float(bool(drifted)),
             -float(bool(_differs(state))),
             -(told.get("worst_stall_s") or 0.0 if seen else 0.0) // LONG_STALL_S,
             -float(busy > 0),
@@ -192,7 +235,14 @@ def filters(cards: Iterable[Card]) -> list[dict[str, Any]]:
     ]
 
 
-def of(servers: Iterable[Any], states: Mapping[int, State], runs: Mapping[int, Any], now: float) -> list[Card]:
+def of(
+    servers: Iterable[Any],
+    states: Mapping[int, State],
+    runs: Mapping[int, Any],
+    now: float,
+    beside: Mapping[int, Beside] | None = None,
+) -> list[Card]:
     """Worst first, then by name."""
-    made = [card(server, states.get(server.pk), runs.get(server.pk), now) for server in servers]
+    known = beside or {}
+    made = [card(server, states.get(server.pk), runs.get(server.pk), now, known.get(server.pk)) for server in servers]
     return sorted(made, key=lambda each: (each.sort, each.name))

@@ -12,6 +12,8 @@ from dashboard import cards as made
 from dashboard import roles
 from dashboard.roles import Role
 from scheduler_api import selectors
+from scheduler_api.alerts.selectors import open_by_server
+from scheduler_api.policies.drifting import open_drifts
 from workers import selectors as runs
 
 LATEST_RUNS = 200
@@ -32,7 +34,15 @@ def cards(request: HttpRequest) -> HttpResponse:
 def rail(request: HttpRequest) -> HttpResponse:
     """The servers of the rail; `at` is the server whose page asks."""
     at = request.GET.get("at", "")
-    on_server = request.GET.get("page", "") in ("server", "server-history", "policies", "policy-switch", "policy-review")
+    on_server = request.GET.get("page", "") in (
+        "server",
+        "server-history",
+        "policies",
+        "policy-switch",
+        "policy-review",
+        "policy-windows",
+        "policy-import",
+    )
     return render(request, "partials/rail_links.html", {"rail_at": int(at) if on_server and at.isdecimal() else None})
 
 
@@ -40,8 +50,11 @@ def _context(request: HttpRequest) -> dict[str, object]:
     within = roles.visible(request.user)
     servers = selectors.list_servers(within)
     states = selectors.live_states([server.pk for server in servers])
-    active = {run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS, within=within)) if run.active}
-    every = made.of(servers, states, active, time.time())
+    active = {run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS, within=within)) if run.active and run.server_id}
+    ids = [server.pk for server in servers]
+    alerts, drifts = open_by_server(ids), open_drifts(ids)
+    beside = {pk: made.Beside(alerts.get(pk), drifts.get(pk)) for pk in ids}
+    every = made.of(servers, states, active, time.time(), beside)
     query, only = request.GET.get("q", "").strip(), request.GET.get("only", "")
     return {
         "all_cards": every,

@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from scheduler_api import policies, servers
+from scheduler_api.alerts.kinds import Kind
 from scheduler_api.alerts.models import Alert
 from scheduler_api.audit import selectors as trail
 from scheduler_api.audit.chain import Head
@@ -22,6 +23,7 @@ from scheduler_api.policies import drifting
 from scheduler_api.policies.guards import Condition, Metric
 from scheduler_api.policies.models import PolicyDrift, PolicyGuard, PolicySeen
 from tests.integration.scheduler_api.conftest import observing
+from tests.support.alerts import rule
 from tests.support.engine import EngineProcess, running_engine
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
@@ -117,6 +119,7 @@ async def wait(url: str) -> None:
 
 async def test_a_guard_rail_puts_a_change_back_and_says_why(engine: EngineProcess) -> None:
     server = await sync_to_async(servers.register)("local", engine.url)
+    await sync_to_async(rule)(Kind.GUARD_RAIL)
     async with observing():
         await known(server)
         guard = Condition(Metric.OLDEST_WAIT, over=0.3, for_s=0.5)

@@ -50,7 +50,7 @@ class FakePolicies:
         old, self.policy = self.policy["requested"], self.after(changes)
         return PolicyChange.objects.create(
             server=server, actor=actor, actor_name=actor_name, reason=more["reason"], old=old, changes=changes,
-            new=self.policy["effective"], version=self.policy["version"], effective_from_iteration=4711, ttl_s=more["ttl_s"],
+            new=self.policy["effective"], version=self.policy["version"], effective_from_iteration=4711, ttl_s=more.get("ttl_s"),
             outcome=PolicyOutcome.APPLIED,
         )  # fmt: skip
 
