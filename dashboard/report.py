@@ -109,12 +109,26 @@ def report_of(run: Run, found: Json) -> dict[str, Any]:
 
 
 def groups(measures: Sequence[Json], drawn: Forest) -> list[Group]:
-    """By stream or client, the whole block last; fairness beside times and rates of the same."""
+    """By stream, by client where it is none of the streams, and the whole block last; fairness beside times and rates."""
     by_who: dict[str, list[Json]] = {}
     for measure in measures:
         by_who.setdefault(measure["who"], []).append(measure)
-    names = sorted(by_who, key=lambda who: (who == "", who.startswith("client:")))
+    kept = [who for who in by_who if not _twin(who, by_who)]
+    names = sorted(kept, key=lambda who: (who == "", who.startswith("client:")))
     return [Group(_who(who), tuple(_row(each, drawn.marks.get(each["key"])) for each in by_who[who])) for who in names]
+
+
+def _twin(who: str, by_who: Mapping[str, Sequence[Json]]) -> bool:
+    """Whether a client is one stream under another name, so that its figures would only stand there twice."""
+    if not who.startswith("client:"):
+        return False
+    mine = {(each["metric"], each["stat"]): each["points"] for each in by_who[who]}
+    others = (
+        {(each["metric"], each["stat"]): each["points"] for each in rows}
+        for name, rows in by_who.items()
+        if name and not name.startswith("client:")
+    )
+    return any(all(other.get(key) == points for key, points in mine.items()) for other in others)
 
 
 def _who(who: str) -> str:

@@ -68,7 +68,9 @@ def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
         "method": paired.METHOD,
         "noise": floor_noise(of_streams, run, len(floor)),
         "floor_pairs": len(floor),
-        "notes": [text for text in (chance_sentence(measures),) if text],
+        "notes": [
+            text for text in (chance_sentence([each for each in measures if not each.name.who.startswith(CLIENT)]),) if text
+        ],
         "warnings": [text for text in warnings if text],
         "pair": shown,
         "timelines": {block.arm: block.timeline for block in run.blocks.filter(pair=shown)} if shown else {},
