@@ -21,6 +21,10 @@ LABELS = {
     "barrier_max_generation_tokens": "tokens at a stretch",
     "prefill_chunk": "prefill chunk",
     "decode_share": "share of generation",
+    "speculative": "drafts",
+    "speculative_n_max": "draft at most",
+    "speculative_n_min": "draft at least",
+    "speculative_ngram_size": "tokens looked up",
 }
 NEEDS = {
     "rotation_start": ("prefill_order", "rotating"),
@@ -28,6 +32,7 @@ NEEDS = {
     "barrier_join_window_ms": ("barrier_join", "window"),
     "barrier_max_hold_ms": ("phase", "barrier"),
     "barrier_max_generation_tokens": ("phase", "barrier"),
+    "speculative_ngram_size": ("speculative", "ngram"),
 }
 DEFAULTS = {"A": {"prefill_order": "physical"}, "B": {"prefill_order": "rotating"}}
 OFF = "off"

@@ -25,6 +25,10 @@ SHORT_NAMES = {
     "barrier_join_window_ms": "window, ms",
     "barrier_max_hold_ms": "longest hold, ms",
     "barrier_max_generation_tokens": "tokens at a stretch",
+    "speculative": "drafts",
+    "speculative_n_max": "draft at most",
+    "speculative_n_min": "draft at least",
+    "speculative_ngram_size": "lookup of",
 }
 # Fields that matter only under a value of another field.
 DEPENDS_ON = {
@@ -33,7 +37,10 @@ DEPENDS_ON = {
     "barrier_join_window_ms": ("barrier_join", "window"),
     "barrier_max_hold_ms": ("phase", "barrier"),
     "barrier_max_generation_tokens": ("phase", "barrier"),
+    "speculative_ngram_size": ("speculative", "ngram"),
 }
+# Fields that matter while another one is not off.
+DEPENDS_ON_ANY = {"speculative_n_max": "speculative", "speculative_n_min": "speculative"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class SlotRow:
     left: str
     generated: str
     predict: str
+    drafts: str
     context: str
     context_words: str
     rate: str
@@ -84,12 +92,18 @@ def slot_row(slot: State, now: float, pooled: bool = False) -> SlotRow:
         left=present.grouped(max(prompt - cached - done, 0)) if busy and prompt else "",
         generated=present.grouped(slot.get("n_generated")) if busy else "",
         predict=present.grouped(slot["n_predict"]) if busy and (slot.get("n_predict") or -1) >= 0 else "",
+        drafts=drafts_right(slot.get("n_drafted"), slot.get("n_accepted")) if busy else "",
         context=_context(tokens, limit, pooled),
         context_words=f"{present.grouped(tokens)} of {present.grouped(limit)} tokens" if tokens is not None and limit else "",
         rate=present.grouped(slot["rate"]) if slot.get("rate") is not None else "",
         ttft=_ttft(slot, now),
         waits=slot.get("waiting_for") or "",
     )
+
+
+def drafts_right(drafted: int | None, accepted: int | None) -> str:
+    """How many drafted tokens were right, in words; "" where none were checked."""
+    return f"{(accepted or 0) / drafted * 100:.0f} % of drafts right" if drafted else ""
 
 
 def _context(tokens: int | None, limit: int | None, pooled: bool) -> str:
@@ -138,6 +152,8 @@ def field_name(name: str) -> str:
 
 def counts(effective: Mapping[str, Any], name: str) -> bool:
     """Whether a field matters now: the field that it depends on has the value for it, and matters itself."""
+    if name in DEPENDS_ON_ANY:
+        return effective.get(DEPENDS_ON_ANY[name]) not in (None, "off")
     if name not in DEPENDS_ON:
         return True
     other, wanted = DEPENDS_ON[name]

@@ -113,7 +113,7 @@ def task_json(record: TaskRecord) -> dict[str, Any]:
 
 
 def record_json(record: IterationRecord) -> dict[str, Any]:
-    """An iteration as docs/protocol.md writes it."""
+    """An iteration as docs/protocol.md writes it: `gen` are tokens that came out, drafted ones that were wrong left out."""
     return {
         "i": record.iteration,
         "t": round(record.t, 4),
@@ -121,7 +121,7 @@ def record_json(record: IterationRecord) -> dict[str, Any]:
         "run_ms": round(record.run_ms, 3),
         "settle_ms": round(record.settle_ms, 4),
         "prompt": record.prompt,
-        "gen": record.generation,
+        "gen": _came_out(record) if record.drafted else record.generation,
         "skipped": [(skip.slot, skip.reason) for skip in record.skipped],
         "held": record.held,
         "phase": record.phase,
@@ -134,3 +134,8 @@ def record_json(record: IterationRecord) -> dict[str, Any]:
         "error": record.error,
         "drafted": record.drafted,
     }
+
+
+def _came_out(record: IterationRecord) -> list[tuple[int, int]]:
+    wrong = {slot: n_drafted - n_accepted for slot, n_drafted, n_accepted in record.drafted}
+    return [(slot, n - wrong.get(slot, 0)) for slot, n in record.generation]

@@ -33,6 +33,7 @@ def slot_of(raw: Json) -> Json:
         "member": raw.get("member") is True,
         "waiting_for": text(raw.get("waiting_for")),
         "last_service_iteration": count(raw.get("last_service_iteration")),
+        **({name: count(raw.get(name)) for name in ("n_drafted", "n_accepted")} if raw.get("n_drafted") else {}),
     }
 
 
@@ -44,6 +45,16 @@ def _pairs(raw: Any) -> list[list[int]]:
             slot, tokens = count(pair[0]), count(pair[1])
             if slot is not None and tokens is not None:
                 found.append([slot, tokens])
+    return found
+
+
+def _drafts(raw: Any) -> list[list[int]]:
+    """[slot, drafted, accepted] of a batch; what is not one is left out."""
+    found = []
+    for one in items(raw):
+        numbers = [count(value) for value in one] if isinstance(one, list) and len(one) == 3 else [None]
+        if None not in numbers:
+            found.append([number for number in numbers if number is not None])
     return found
 
 
@@ -73,6 +84,7 @@ def iteration_of(raw: Json) -> Json | None:
         "policy": count(raw.get("policy")),
         "queue": count(raw.get("queue")),
         "error": text(raw.get("error")),
+        **({"drafted": drafted} if (drafted := _drafts(raw.get("drafted"))) else {}),
     }
 
 
@@ -96,6 +108,12 @@ def draft_of(server: Json) -> Json | None:
     return {"loaded": draft.get("loaded") is True, "text": why}
 
 
+def drafts_of(totals: Json) -> Json:
+    """How many drafted tokens were checked since the start, and how many of them were right; nothing before the first."""
+    drafted = count(totals.get("drafted_tokens"))
+    return {"drafted": drafted, "accepted": count(totals.get("accepted_tokens"))} if drafted else {}
+
+
 def info_of(state: Json) -> Json:
     server, kv = mapping(state.get("server")), mapping(state.get("kv"))
     return {
@@ -108,6 +126,7 @@ def info_of(state: Json) -> Json:
         "kv_from": text(kv.get("resolved_from"), 20) or None,
         "kv_used": count(kv.get("used")),
         "kv_size": count(kv.get("size")),
+        **drafts_of(mapping(state.get("totals"))),
         "started_at": number(server.get("started_at")),
     }
 

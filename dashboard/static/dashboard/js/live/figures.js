@@ -2,7 +2,7 @@
 import { duration, grouped } from "../frame/format.js";
 import { attr, el, set } from "./dom.js";
 import { spanWords } from "./range.js";
-import { ANSWERS, missing } from "./words.js";
+import { ANSWERS, draftsRight, missing } from "./words.js";
 
 const WIDTH = 200;
 const HEIGHT = 32;
@@ -102,7 +102,8 @@ function cachedWords(state) {
 
 function genWords(state) {
   const busy = state.slots.filter((slot) => slot.state === "generating").length;
-  if (busy) return `${busy} ${busy === 1 ? "slot generates" : "slots generate"}`;
+  const right = draftsRight(state.info?.drafted, state.info?.accepted);
+  if (busy) return `${busy} ${busy === 1 ? "slot generates" : "slots generate"}${right ? `, ${right}` : ""}`;
   const cohort = state.phase?.cohort;
   return cohort && state.phase.name === "pp" ? `none: cohort ${cohort.id} is in its prompt phase` : "no slot generates";
 }

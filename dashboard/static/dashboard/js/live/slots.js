@@ -3,7 +3,7 @@ import { duration, grouped } from "../frame/format.js";
 import { attr, remark, set, show, slotClass } from "./dom.js";
 import { Detail } from "./detail.js";
 import { isPooled, Pool } from "./pool.js";
-import { ANSWERS, missing, STATE_MARKS, summary } from "./words.js";
+import { ANSWERS, draftsRight, missing, STATE_MARKS, summary } from "./words.js";
 
 const MANY = 24;
 const AHEAD = "200px"; // rows a short way out of sight are written too, so that scrolling meets no old ones
@@ -45,6 +45,7 @@ class Row {
     this.#prompt(slot, busy);
     set(f.generated, busy ? grouped(slot.n_generated) : "");
     set(f.predict, busy && slot.n_predict >= 0 && slot.n_predict !== null ? `of ${grouped(slot.n_predict)}` : "");
+    set(f.drafts, busy ? draftsRight(slot.n_drafted, slot.n_accepted) : "");
     const known = slot.n_tokens !== null && slot.n_tokens !== undefined && slot.n_ctx;
     set(f.context, known ? (this.pooled ? grouped(slot.n_tokens) : String(Math.round((slot.n_tokens / slot.n_ctx) * 100))) : "");
     attr(f.context, "title", known ? `${grouped(slot.n_tokens)} of ${grouped(slot.n_ctx)} tokens` : "");

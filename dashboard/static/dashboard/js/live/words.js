@@ -26,6 +26,10 @@ const SHORT_NAMES = {
   barrier_join_window_ms: "window, ms",
   barrier_max_hold_ms: "longest hold, ms",
   barrier_max_generation_tokens: "tokens at a stretch",
+  speculative: "drafts",
+  speculative_n_max: "draft at most",
+  speculative_n_min: "draft at least",
+  speculative_ngram_size: "lookup of",
 };
 const DEPENDS_ON = {
   rotation_start: ["prefill_order", "rotating"],
@@ -33,7 +37,15 @@ const DEPENDS_ON = {
   barrier_join_window_ms: ["barrier_join", "window"],
   barrier_max_hold_ms: ["phase", "barrier"],
   barrier_max_generation_tokens: ["phase", "barrier"],
+  speculative_ngram_size: ["speculative", "ngram"],
 };
+// Fields that matter while another one is not off.
+const DEPENDS_ON_ANY = { speculative_n_max: "speculative", speculative_n_min: "speculative" };
+
+// How many drafted tokens were right; "" where none were checked.
+export function draftsRight(drafted, accepted) {
+  return drafted ? `${Math.round(((accepted ?? 0) / drafted) * 100)} % of drafts right` : "";
+}
 
 export function fieldName(name) {
   return SHORT_NAMES[name] ?? name.replaceAll("_", " ");
@@ -46,6 +58,7 @@ export function value(of) {
 }
 
 export function counts(policy, name) {
+  if (name in DEPENDS_ON_ANY) return ![undefined, "off"].includes(policy.effective[DEPENDS_ON_ANY[name]]);
   const rule = DEPENDS_ON[name];
   return !rule || (policy.effective[rule[0]] === rule[1] && counts(policy, rule[0]));
 }
