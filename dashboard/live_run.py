@@ -81,10 +81,16 @@ def _figures(live: Mapping[str, Any] | None) -> list[Figure]:
         Figure("Sent", words.whole(live["sent"])),
         Figure("Done", words.whole(live["done"])),
         Figure("Failed", words.whole(failed), tone="is-bad" if failed else ""),
-        Figure("Rate", f"{live['rate_per_s']:.2g}" if live["rate_per_s"] is not None else "none yet", "done a second"),
+        Figure("Rate", _rate(live["rate_per_s"]), "done a second"),
         Figure("TTFT so far, median", _seconds(live["ttft_p50_s"]), "s" if live["ttft_p50_s"] is not None else ""),
         Figure("TTFT so far, p95", _seconds(live["ttft_p95_s"]), "s" if live["ttft_p95_s"] is not None else ""),
     ]
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return "none yet"
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 10 else words.whole(value)
 
 
 def _seconds(value: float | None) -> str:
@@ -121,5 +127,7 @@ def _load_figure(run: Run, state: Mapping[str, Any] | None, now: float) -> dict[
         return None
     found = detail.read(run.server_id, now - SPAN_S, now)
     n_slots = int((state.get("info") or {}).get("n_slots") or 0)
+    if not n_slots and not found.tasks:
+        return None
     blocks = selectors.blocks_between(run.server_id, now - SPAN_S, now).get(run.pk, [])
     return live_load(found.tasks, now, n_slots, [(block["from"], f"{block['arm']}") for block in blocks])
