@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import dj_database_url
 from django.utils.csp import CSP
@@ -206,6 +207,12 @@ STORAGES = {
 # How the console reaches the engine that `make run` starts, registered at the first start.
 LOCAL_ENGINE_URL = env.text("SLOTBOARD_ENGINE_URL", "http://127.0.0.1:8080")
 LOCAL_ENGINE_KEY = env.text("LLAMA_API_KEY")
+
+# Where servers and webhooks may lie: host names, "*.example.org", networks; empty for anywhere that is not refused as such.
+TARGET_ALLOW = env.words("SLOTBOARD_TARGET_ALLOW")
+if TARGET_ALLOW:
+    TARGET_ALLOW.append(urlsplit(LOCAL_ENGINE_URL).hostname or "")
+WEBHOOK_ALLOW = env.words("SLOTBOARD_WEBHOOK_ALLOW")
 
 # Where people reach the console: the links in alert messages. Without it they carry the path alone.
 PUBLIC_URL = env.text("SLOTBOARD_PUBLIC_URL").rstrip("/") or _PREFIX

@@ -1,21 +1,21 @@
 """HTTP to inference servers: no redirects, no proxies from the environment, bounded in time and in bytes.
 
-A client belongs to one Target and speaks to its origin alone, so a key never leaves it.
+Connections go through scheduler_api/connecting.py. A client belongs to one Target, and its key goes to that origin alone.
 """
 
 from __future__ import annotations
 
 import socket
-import ssl
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 import httpx2
 
 from scheduler_api import strict_json
+from scheduler_api.connecting import AsyncGuardedTransport, GuardedTransport
 from scheduler_api.exceptions import ServerUnreachable
-from scheduler_api.targets import Target
+from scheduler_api.targets import AddressRefused, AllowList, Target, allowed_targets, origin_of
 
 type Failure = Literal["refused", "timeout", "unknown_host", "broken", "too_large"]
 
@@ -56,44 +56,39 @@ class Answer:
         return message[:300] if isinstance(message, str) else ""
 
 
-def _headers(target: Target) -> dict[str, str]:
-    return _JSON_HEADERS | ({"authorization": f"Bearer {target.api_key}"} if target.api_key else {})
+class KeyOfOrigin(httpx2.Auth):
+    """Puts the target's key into requests to its origin, and into no others."""
 
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._origin = origin_of(target.base_url) if target.api_key else ""
 
-def _keepalive() -> list[tuple[int, int, int]]:
-    """A host that vanished without a word is noticed within half a minute, also while a long answer is awaited."""
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        if self._origin and origin_of(str(request.url)) == self._origin:
+            request.headers["authorization"] = f"Bearer {self._target.api_key}"
+        yield request
 
 
 def async_client(target: Target, read_s: float | None, connections: int = 2) -> httpx2.AsyncClient:
     """`read_s` bounds the wait for each piece of an answer; None waits for as long as the connection stands."""
-    limits = httpx2.Limits(max_connections=connections)
     return httpx2.AsyncClient(
-        headers=_headers(target),
+        headers=_JSON_HEADERS,
+        auth=KeyOfOrigin(target),
         timeout=httpx2.Timeout(read_s, connect=CONNECT_S),
         follow_redirects=False,
         trust_env=False,
-        transport=httpx2.AsyncHTTPTransport(trust_env=False, socket_options=_keepalive(), limits=limits),
+        transport=AsyncGuardedTransport(allowed_targets(), connections),
     )
 
 
-@cache
-def _tls() -> ssl.SSLContext:
-    """Made once: reading the certificates takes longer than most requests here."""
-    return httpx2.create_ssl_context(trust_env=False)
-
-
-def sync_client(target: Target, read_s: float) -> httpx2.Client:
+def sync_client(target: Target, read_s: float, allow: AllowList | None = None) -> httpx2.Client:
     return httpx2.Client(
-        headers=_headers(target),
+        headers=_JSON_HEADERS,
+        auth=KeyOfOrigin(target),
         timeout=httpx2.Timeout(read_s, connect=CONNECT_S),
         follow_redirects=False,
         trust_env=False,
-        verify=_tls(),
+        transport=GuardedTransport(allow or allowed_targets()),
     )
 
 
@@ -101,6 +96,8 @@ def explain(error: Exception) -> NoAnswer:
     """The failure behind an error of the HTTP client, told in an operator's words."""
     if isinstance(error, NoAnswer):
         return error
+    if isinstance(error, AddressRefused):
+        return NoAnswer("refused", f"the address is refused, {error.text.rstrip('.')}")
     if isinstance(error, httpx2.ConnectTimeout):
         return NoAnswer("timeout", f"no connection within {CONNECT_S:g} s")
     if isinstance(error, httpx2.TimeoutException):

@@ -12,13 +12,14 @@ from typing import Any
 import uvloop
 from django.conf import settings
 
+from scheduler_api.connecting import tls
+from scheduler_api.targets import allowed_targets
 from workers import target
 from workers.analysis.load import Limits
 from workers.conducting import guard
 from workers.errors import LeaseLost, RunFailed
 from workers.lease import Watch
 from workers.load import search, shards
-from workers.load.client import tls
 from workers.load.clock import ClientClock
 from workers.load.dialects import Chat, Dialect, Native
 from workers.load.edges import counted
@@ -158,7 +159,7 @@ class Sender:
 
     def wire(self) -> Wire:
         where = target.address(self.run.server)
-        return Wire(where.base_url, where.api_key, tls=tls)
+        return Wire(where.base_url, where.api_key, tls=tls, allow=allowed_targets())
 
     def send(self, plan: Plan, limit_s: float) -> Load:
         """A small load that is none of the result: the calibration's."""

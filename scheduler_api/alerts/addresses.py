@@ -1,29 +1,15 @@
 """Where alerts may be sent. Webhooks on private addresses are wanted; link-local and metadata addresses are refused, at entry and
-again when sending, and what is connected to is the very address that was looked at."""
+again when connecting, as for inference servers (scheduler_api/targets.py)."""
 
 from __future__ import annotations
 
-import ipaddress
-import socket
-from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from scheduler_api.exceptions import RegistrationRefused
-from scheduler_api.targets import METADATA_NAMES, is_blocked
-
-REFUSED = "{host} is a link-local or metadata address, where no webhook is called."
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A webhook's URL with its host resolved. `url` names the address, `host` what goes into Host and TLS."""
-
-    url: str
-    host: str
-    authority: str
+from scheduler_api.targets import allowed_webhooks, check_host
 
 
 def clean_webhook(text: str) -> str:
@@ -53,31 +39,9 @@ def clean_email(text: str) -> str:
     return text.strip()
 
 
-def place(url: str) -> Place:
-    """Resolves the host. Raises RegistrationRefused when any of its addresses is blocked, OSError when it is not found."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").rstrip(".").lower()
-    if host in METADATA_NAMES:
-        raise RegistrationRefused(REFUSED.format(host=host), "address")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:
-        raise OSError("host name not found") from error
-    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
-    if not addresses or any(is_blocked(address) for address in addresses):
-        raise RegistrationRefused(REFUSED.format(host=host), "address")
-    first = addresses[0]
-    shown = f"[{first}]" if first.version == 6 else str(first)
-    return Place(urlunsplit((parts.scheme, f"{shown}:{port}", parts.path, parts.query, "")), host, parts.netloc)
-
-
 def check(url: str) -> None:
-    """Raises RegistrationRefused for a blocked address; an unknown name is told when sending."""
-    try:
-        place(url)
-    except OSError:
-        return
+    """Raises RegistrationRefused for an address that may not be connected to; an unknown name is told when sending."""
+    check_host(url, allowed_webhooks(), "address")
 
 
 def origin(url: str) -> str:

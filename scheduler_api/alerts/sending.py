@@ -14,11 +14,10 @@ from django.conf import settings
 from django.core.mail import EmailMessage, mailers
 
 from scheduler_api import strict_json, wire
-from scheduler_api.alerts import addresses, outbox
+from scheduler_api.alerts import outbox
 from scheduler_api.alerts.models import Alert, Channel, Delivery, Recipient
-from scheduler_api.exceptions import RegistrationRefused
 from scheduler_api.health import duration
-from scheduler_api.targets import Target
+from scheduler_api.targets import AddressRefused, Target, allowed_webhooks
 
 ANSWER_S = 10.0
 #: An answer's body is not read beyond this.
@@ -98,23 +97,18 @@ def link(alert: Alert) -> str:
 
 
 def _post(delivery: Delivery, recipient: Recipient) -> None:
-    try:
-        place = addresses.place(recipient.address)
-    except RegistrationRefused as refusal:
-        raise NotTaken(refusal.text, again=False) from refusal
-    except OSError as error:
-        raise NotTaken("host name not found", again=True) from error
     body = strict_json.dumps(payload(delivery)).encode()
-    headers = {"content-type": "application/json", "host": place.authority, "x-slotboard-delivery": str(delivery.pk)}
+    headers = {"content-type": "application/json", "x-slotboard-delivery": str(delivery.pk)}
     if recipient.secret:
         headers["x-slotboard-signature"] = signature(recipient.secret, int(time.time()), body)
-    extensions = {"sni_hostname": place.host}
     try:
         with (
-            wire.sync_client(Target(recipient.address), ANSWER_S) as client,
-            client.stream("POST", place.url, content=body, headers=headers, extensions=extensions) as response,
+            wire.sync_client(Target(recipient.address), ANSWER_S, allowed_webhooks()) as client,
+            client.stream("POST", recipient.address, content=body, headers=headers) as response,
         ):
             status = response.status_code
+    except AddressRefused as refusal:
+        raise NotTaken(refusal.text, again=False) from refusal
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise NotTaken(wire.explain(error).text, again=True) from error
     except (httpx2.HTTPError, OSError) as error:

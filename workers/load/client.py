@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import httpx2
 import orjson
 
+from scheduler_api.connecting import AsyncGuardedTransport
+from scheduler_api.targets import Target, allowed_targets
+from scheduler_api.wire import KeyOfOrigin
 from workers.load.clock import ClientClock
 from workers.load.reading import Answer, EventTooLarge, Outcome, Reading, StreamRefused
 
@@ -47,18 +48,12 @@ def make_client(
     """`limit_s`: the longest silence of a stream that is not yet an error. Proxies of the environment are never used."""
     return httpx2.AsyncClient(
         base_url=base_url,
-        headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+        auth=KeyOfOrigin(Target(base_url, api_key)),
         timeout=httpx2.Timeout(limit_s, connect=5.0),
-        transport=transport,
+        transport=transport or AsyncGuardedTransport(allowed_targets()),
+        follow_redirects=False,
         trust_env=False,
-        verify=tls(),
     )
-
-
-@cache
-def tls() -> ssl.SSLContext:
-    """Made once: reading the certificates takes longer than a short request."""
-    return httpx2.create_ssl_context(trust_env=False)
 
 
 async def complete(client: httpx2.AsyncClient, ask: Ask, clock: ClientClock) -> Answer:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from scheduler_api.connecting import dial
+from scheduler_api.targets import ANYWHERE, AllowList
 from workers.load.connection import Broken, Connection, settle
 from workers.load.reading import TRUNCATED, Answer, EventTooLarge, Outcome, Reading, StreamRefused
 
@@ -37,7 +39,13 @@ class Wire:
     """
 
     def __init__(
-        self, base_url: str, api_key: str = "", *, most: int = 4096, tls: Callable[[], ssl.SSLContext] | None = None
+        self,
+        base_url: str,
+        api_key: str = "",
+        *,
+        most: int = 4096,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        allow: AllowList = ANYWHERE,
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -49,6 +57,7 @@ class Wire:
         self._authority = parts.netloc.rpartition("@")[2]
         self._key = api_key
         self._tls = tls
+        self._allow = allow
         self._idle: deque[Connection] = deque()
         self._all: set[Connection] = set()
         self._room = asyncio.Semaphore(most)
@@ -133,11 +142,10 @@ class Wire:
         return None
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
         context = (self._tls() if self._tls else ssl.create_default_context()) if self._secure else None
+        connection: Connection
         try:
-            async with asyncio.timeout(CONNECT_S):
-                _, connection = await loop.create_connection(Connection, self._host, self._port, ssl=context)
+            _, connection = await dial(Connection, self._host, self._port, self._allow, context=context, limit_s=CONNECT_S)
         except TimeoutError:
             raise Broken(f"no connection within {CONNECT_S:g} s") from None
         self._all.add(connection)

@@ -113,7 +113,7 @@ def test_nobody_listens_so_it_is_tried_again_and_at_last_given_up() -> None:
 def test_a_name_that_leads_to_a_metadata_address_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     delivery = message("http://hooks.example.org/x")
     leads: list[Any] = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
-    monkeypatch.setattr("scheduler_api.alerts.addresses.socket.getaddrinfo", lambda *args, **options: leads)
+    monkeypatch.setattr("scheduler_api.targets.socket.getaddrinfo", lambda *args, **options: leads)
     assert after(delivery).outcome == Outcome.FAILED
     assert "link-local or metadata address" in delivery.error
 
@@ -127,7 +127,7 @@ def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: py
         def leads(host: str, *args: Any, **options: Any) -> Any:
             return real(next(answers) if host == "hooks.example.org" else host, *args, **options)
 
-        monkeypatch.setattr("scheduler_api.alerts.addresses.socket.getaddrinfo", leads)
+        monkeypatch.setattr("scheduler_api.targets.socket.getaddrinfo", leads)
         assert after(delivery).outcome == Outcome.SENT
     assert receiver.got[0].headers["host"] == f"hooks.example.org:{port}"
 
@@ -137,12 +137,12 @@ def test_over_tls_the_certificate_is_checked_for_the_name(monkeypatch: pytest.Mo
     serves, trusts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("hooks.example.org").configure_cert(serves)
     authority.configure_trust(trusts)
-    monkeypatch.setattr("scheduler_api.wire._tls", lambda: trusts)
+    monkeypatch.setattr("scheduler_api.connecting.tls", lambda: trusts)
 
     def leads(host: str, *args: Any, **options: Any) -> Any:
         return real("127.0.0.1" if host.endswith("example.org") else host, *args, **options)
 
-    monkeypatch.setattr("scheduler_api.alerts.addresses.socket.getaddrinfo", leads)
+    monkeypatch.setattr("scheduler_api.targets.socket.getaddrinfo", leads)
     with webhook(tls=serves) as receiver:
         port = receiver.url.rpartition(":")[2]
         delivery = message(f"https://hooks.example.org:{port}/x")
