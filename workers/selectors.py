@@ -23,7 +23,7 @@ SAMPLE_COLUMNS = (
     *("run", "block", "pair", "arm", "role", "slot", "ok", "sent_at", "first_token_at", "done_at", "offset_s"),
     *("wall_s", "wait_s", "prompt_s", "hold_s", "generation_s", "ttft_s", "n_prompt", "n_cached", "policy_version", "error"),
     *("client", "outcome", "counted", "scheduled_at", "headers_at", "first_byte_at", "first_content_at", "last_token_at"),
-    *("n_generated", "tokens_from", "stage", "place"),
+    *("n_generated", "tokens_from", "stage", "place", "floor"),
 )
 
 
@@ -141,6 +141,8 @@ def _cell(sample: Sample, column: str) -> str | int | float | None:
         return sample.run_id
     if column == "block":
         return sample.block.index
+    if column == "floor":
+        return sample.block.floor
     if column == "policy_version":
         return sample.block.policy_version
     value: str | int | float | None = getattr(sample, column)

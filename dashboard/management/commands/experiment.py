@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from dashboard.views.exports import FORMS
 from scheduler_api.models import Server
 from workers import gating, stored
 from workers.analysis.assertions import AssertionFault, Demand, check_names, parse
@@ -72,6 +73,9 @@ class Command(BaseCommand):
             help='such as "victim.ttft.p95 diff<=0.2s"',
         )
         parser.add_argument("--timeout", type=float, default=None, help="seconds after which the run is stopped")
+        parser.add_argument(
+            "--export", type=Path, action="append", default=[], metavar="FILE", help="write the run into FILE.json, .csv or .html"
+        )
         parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -83,8 +87,12 @@ class Command(BaseCommand):
         wanted = words[1:] if judging else words
         if len(wanted) != 1:
             raise CommandError(f"Name one scenario, not {len(wanted)}; --list names those of the library.", returncode=WRONG)
-        if not judging and (options["demands"] or options["json"] or options["timeout"] is not None):
-            raise CommandError("--assert, --json and --timeout need the form: experiment run <scenario>.", returncode=WRONG)
+        if not judging and (options["demands"] or options["json"] or options["export"] or options["timeout"] is not None):
+            raise CommandError(
+                "--assert, --json, --export and --timeout need the form: experiment run <scenario>.", returncode=WRONG
+            )
+        for file in options["export"]:
+            _check_file(file)
         run, demands = self._start(wanted[0], options, judging=judging)
         if judging:
             self._judge(run, demands, options)
@@ -143,6 +151,8 @@ class Command(BaseCommand):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+        for file in options["export"]:
+            _export(run, file)
         self._print(found, as_json=options["json"])
         if found.failure:
             raise CommandError(found.failure, returncode=WRONG)
@@ -157,6 +167,23 @@ class Command(BaseCommand):
         noise = [result["noise"]["text"]] if result.get("noise") else []
         told = [result["verdict"], *noise, *(f"Warning: {text}" for text in result["warnings"])]
         self.stdout.write("\n".join([*told, *(answer.said for answer in found.answers)]))
+
+
+def _check_file(file: Path) -> None:
+    if file.suffix.removeprefix(".") not in FORMS:
+        raise CommandError(f"--export {file}: the name must end with .{', .'.join(FORMS)}.", returncode=WRONG)
+    if not file.parent.is_dir():
+        raise CommandError(f"--export {file}: there is no folder {file.parent}.", returncode=WRONG)
+
+
+def _export(run: Run, file: Path) -> None:
+    if run.active:
+        return
+    content = FORMS[file.suffix.removeprefix(".")][1](run)
+    try:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    except OSError as error:
+        raise CommandError(f"--export {file}: {error.strerror}.", returncode=WRONG) from None
 
 
 def _scale(text: str) -> float | str:

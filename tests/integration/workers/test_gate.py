@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from scheduler_api.models import Server
 from workers import experiments, steps
+from workers.exporting.importing import import_run
 from workers.models import Run, RunState
 
 SMALL = ("run", "warm-behind-cold", "--server", "bench", "--pairs", "1", "--floor", "1", "--scale", "0.008", "--arms", "A,B")
@@ -31,7 +33,7 @@ def gate(*more: str) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_gate_that_is_met_and_one_that_is_not(server: Server) -> None:
+def test_a_gate_that_is_met_and_one_that_is_not(server: Server, tmp_path: Path) -> None:
     code, told = gate("--json", "--assert", "short.wall.p50 ratio>=0.01", "--assert", "makespan b<=60s")
     found = json.loads(told)
     assert (code, found["code"], found["failure"]) == (0, 0, "")
@@ -50,8 +52,10 @@ def test_a_gate_that_is_met_and_one_that_is_not(server: Server) -> None:
     assert found["result"]["noise"]["run"] == run.pk
     assert {measure["floor"] is not None for measure in found["result"]["measures"]} == {True}
 
-    code, told = gate("--assert", "short.wall.p50 ratio>=1000", "--assert", "makespan b<=60s")
+    file = tmp_path / "run.json"
+    code, told = gate("--assert", "short.wall.p50 ratio>=1000", "--assert", "makespan b<=60s", "--export", str(file))
     assert code == 1
+    assert import_run(file.read_bytes(), None).imported is not None
     assert "not met: short.wall.p50 ratio>=1000: " in told
     assert "\nmet: makespan b<=60s: " in told
 
@@ -63,11 +67,32 @@ def test_wrong_words_end_with_two_before_anything_is_sent(server: Server) -> Non
         (("--arms", "A"), "needs two arms"),
         (("--server", "nobody"), "No server is registered"),
         (("--floor", "99"), "between 0 and 20, not 99"),
+        (("--export", "run.pdf"), "must end with .json, .csv, .html"),
+        (("--export", "nowhere/run.csv"), "there is no folder nowhere"),
     ):
         with pytest.raises(CommandError, match=told) as caught:
             gate(*words)
         assert caught.value.returncode == 2
     assert not Run.objects.exists()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_load_is_judged_by_stream_client_and_fairness(server: Server) -> None:
+    """Small, with a floor pair, a request of each stream alone, and all three lists of measures."""
+    out = StringIO()
+    words = ("run", "victim-and-attacker", "--server", "bench", "--pairs", "1", "--floor", "1", "--scale", "0.005", "--json")
+    demands = ("victim.ttft.mean diff<=60s", "client:attacker.e2e.p50 b<=60s", "victim.slowdown b>=0.01", "jain_streams a>0")
+    call_command("experiment", *words, *(f"--assert={each}" for each in demands), stdout=out, stderr=StringIO())
+    found = json.loads(out.getvalue())
+    assert [answer["met"] for answer in found["assertions"]] == [True] * 4
+    assert found["result"]["floor_pairs"] == 1
+    assert set(found["result"]["fairness"]["alone"]) == {"attacker", "victim"}
+    assert found["result"]["fairness"]["unknown"] == ""
+    run = Run.objects.get(pk=found["run"])
+    floor = list(run.blocks.filter(floor=1).order_by("index"))
+    assert [block.arm for block in floor] == ["A", "A"]
+    planned = [sorted(block.samples.values_list("role", "place", "n_prompt")) for block in floor]
+    assert planned[0] == planned[1]
 
 
 def test_a_run_that_takes_too_long_is_stopped_and_ends_with_two(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
