@@ -1,4 +1,6 @@
-"""Generation with and without n-gram lookup, on a text that repeats itself and on one that does not: one server, switched between rounds.
+"""Generation with and without n-gram lookup, on a text that repeats itself and on one that does not.
+
+One server, whose policy is switched between rounds.
 
 `python -m benchmarks.speculative` prints a table, and as its last line the ratios as JSON.
 """
@@ -20,10 +22,12 @@ from engine.tiny_model import ORDINARY_TOKENS
 
 FLAGS = Flags(ctx_size=4096, parallel=1)
 SETTLED = 192  # tokens after which greedy text of random weights goes round in a circle
-PASSAGE = """The harbour of Lund lies in the lee of two islands. Every ship that comes in must give its name, its load and its last port
-to the pilot, who writes them down and sends the list to the office before noon. In the winter of 1893 the ice closed the northern
-entrance for eleven weeks, and all ships had to wait in the southern roads until the breaker came. The pilot kept his list all the
-same: forty-one ships, nine of them with coal, twelve with timber, and one with a piano for the school."""
+PASSAGE = (
+    "The harbour of Lund lies in the lee of two islands. Every ship that comes in must give its name, its load and its last port "
+    "to the pilot, who writes them down and sends the list to the office before noon. In the winter of 1893 the ice closed the "
+    "northern entrance for eleven weeks, and all ships had to wait in the southern roads until the breaker came. The pilot kept "
+    "his list all the same: forty-one ships, nine of them with coal, twelve with timber, and one with a piano for the school."
+)
 STORY = "On the first morning of the long journey, none of the seven travellers had any idea what"
 
 
@@ -54,8 +58,11 @@ async def switch(client: Client, values: Mapping[str, Any]) -> None:
 
 
 async def repetitive(client: Client, seed: int, *, real: bool) -> dict[str, Any]:
-    """A prompt whose greedy continuation repeats: of a real model a passage that begins for the third time, of random weights a text
-    that has run into its circle, which greedy text of such a model always does."""
+    """A prompt whose greedy continuation repeats.
+
+    Of a real model a passage that begins for the third time; of random weights a text that has run into its circle, as greedy text
+    of such a model always does.
+    """
     if real:
         begin = " ".join(PASSAGE.split()[: 6 + seed % 5])
         return {"prompt": f"{PASSAGE}\n\n{PASSAGE}\n\n{begin}", "temperature": 0}
