@@ -62,7 +62,8 @@ class AccessMiddleware:
         except (Server.DoesNotExist, Run.DoesNotExist, Alert.DoesNotExist, Silence.DoesNotExist):
             raise Http404("Not here.") from None
         held = roles.access_of(request.user)
-        if server is not None and not held.may(roles.Role.VIEWER, server.pk):
+        seen = held.may(roles.Role.VIEWER, server.pk) if server is not None else held.best() is not None
+        if not seen:
             raise Http404("Not here.")
         if server is not None:
             request.slotboard_server = server  # type: ignore[attr-defined]

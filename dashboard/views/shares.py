@@ -54,6 +54,8 @@ def share_server(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def share_run(request: Request, pk: int) -> HttpResponse:
     run = get_object_or_404(Run.objects.select_related("server"), pk=pk)
+    if run.server_id is None:
+        raise Http404("An imported run is shared where it was made.")
     return _make(request, run.server, run)
 
 
