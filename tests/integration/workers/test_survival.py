@@ -71,10 +71,20 @@ def own_worker(
         started.stop()
 
 
+SMALL = ("--backend", "simulated", "--parallel", "3", "--no-kv-unified", "--ctx-size", "1536", "--batch-size", "64")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[EngineProcess]:
+    """A cost model of a millisecond a token; a slot of few tokens keeps the calibration short."""
+    with running_engine(*SMALL) as process:
+        yield process
+
+
 @pytest.fixture(scope="module")
 def wide_engine() -> Iterator[EngineProcess]:
     """A batch holds a whole prompt and runs to its end, whoever goes away: seconds of a server that holds on."""
-    arguments = ("--backend", "simulated", "--parallel", "2", "--no-kv-unified", "--ctx-size", "8192", "--batch-size", "4096")
+    arguments = ("--backend", "simulated", "--parallel", "2", "--no-kv-unified", "--ctx-size", "3072", "--batch-size", "4096")
     with running_engine(*arguments) as process:
         yield process
 
@@ -261,8 +271,7 @@ def test_a_broker_that_restarts_costs_a_run_nothing(
 
 
 def test_an_engine_that_restarts_costs_a_block_and_is_told(crew: WorkerProcess) -> None:
-    port = unused_port()
-    arguments = ("--backend", "simulated", "--parallel", "3", "--no-kv-unified", "--ctx-size", "12288", "--port", str(port))
+    arguments = (*SMALL, "--port", str(unused_port()))
     with ExitStack() as both:
         first = both.enter_context(running_engine(*arguments))
         first.set_policy(prefill_order="shortest_first")
