@@ -236,7 +236,8 @@ def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: i
 
     Keys: ok, problems and warnings (sentences), slots {"cold", "short"}, tokens {"cold", "depth", "short", "n_predict"},
     context_needed, context_available, n_batch, floor (pairs of equal arms first), blocks, requests, order ("AB BA AB"),
-    share, and the expected times {"cold_s", "short_s", "short_at_s", "block_s", "warm_s", "total_s", "basis"}, where basis says where they come from.
+    share, and the expected times {"cold_s", "short_s", "short_at_s", "block_s", "warm_s", "total_s", "basis"}, where basis says
+    where they come from.
     """
     name = "warm-behind-cold"
     try:

@@ -75,12 +75,8 @@ def test_a_shards_records_come_onto_the_runs_clock_with_their_durations_unchange
     keeper.take(record(1, Outcome.TIMEOUT))
     keeper.flush()
     first, second = Sample.objects.filter(block=block).order_by("place")
-    assert (first.scheduled_at, first.sent_at, first.first_token_at, first.done_at) == (
-        -800.5,
-        -800.0,
-        pytest.approx(-799.8),
-        -799.5,
-    )
-    assert (first.wall_s, first.ttft_s) == (pytest.approx(0.5), pytest.approx(0.2))
+    moments = [first.scheduled_at, first.sent_at, first.first_token_at, first.done_at]
+    assert moments == pytest.approx([-800.5, -800.0, -799.8, -799.5])
+    assert [first.wall_s, first.ttft_s] == pytest.approx([0.5, 0.2])
     assert first.chunks_ms == pytest.approx([200.0, 400.0])
     assert (second.sent_at, second.done_at, second.headers_at) == (-799.0, None, None)
