@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.charts import words
-from workers.scenarios.parts import Amount, At, Closed, Constant, Gamma, Poisson, Ramp, Stages, Trace
+from workers.scenarios.parts import Amount, At, Closed, Constant, Gamma, Poisson, Ramp, Search, Stages, Trace
 from workers.scenarios.streams import Stream
 
 LIMITS = (("ttft_s", "TTFT"), ("itl_s", "ITL"), ("tpot_s", "TPOT"), ("e2e_s", "E2E"))
@@ -63,6 +63,8 @@ def _arrivals(stream: Stream) -> str:
             told = f"{_rate(rate)} requests/s, gamma with cv {cv:g}"
         case Ramp(from_rate=low, to_rate=high):
             told = f"{_rate(low)} to {_rate(high)} requests/s"
+        case Search(from_rate=low, share=share):
+            told = f"a search from {_rate(low)} requests/s for the highest rate with {share * 100:g} % within their limits"
         case Stages(stages=stages):
             told = f"{', '.join(_rate(stage.rate) for stage in stages)} requests/s one after the other"
     return told
