@@ -37,13 +37,13 @@ KINDS = {
     "throughput": Kind("Generated tokens", "measures-of-a-stream", "1/s", rate=True),
     "requests": Kind("Requests done", "measures-of-a-stream", "1/s", rate=True),
     "makespan": Kind("All done", "makespan"),
-    "gap": Kind("Max service gap", "fairness-of-a-run"),
-    "wait": Kind("Longest wait", "fairness-of-a-run"),
-    "oldest_wait": Kind("Oldest wait", "fairness-of-a-run"),
-    "slowdown": Kind("Slowdown", "fairness-of-a-run", ""),
-    "jain_clients": Kind("Jain, tokens over clients", "fairness-of-a-run", "", rate=True),
-    "jain_streams": Kind("Jain, tokens over streams", "fairness-of-a-run", "", rate=True),
-    "jain_slowdown": Kind("Jain, slowdowns over streams", "fairness-of-a-run", "", rate=True),
+    "gap": Kind("Max service gap", "max-service-gap-of-a-run"),
+    "wait": Kind("Longest wait", "longest-wait-of-a-run"),
+    "oldest_wait": Kind("Oldest wait", "longest-wait-of-a-run"),
+    "slowdown": Kind("Slowdown", "slowdown-against-running-alone", ""),
+    "jain_clients": Kind("Jain, tokens over clients", "jains-index-of-a-run", "", rate=True),
+    "jain_streams": Kind("Jain, tokens over streams", "jains-index-of-a-run", "", rate=True),
+    "jain_slowdown": Kind("Jain, slowdowns over streams", "jains-index-of-a-run", "", rate=True),
 }
 #: of warm-behind-cold, whose blocks have one request of each role
 PAIR_KINDS = {

@@ -13,6 +13,7 @@ from scheduler_api.models import Server
 from workers import experiments, steps
 from workers.exporting.importing import import_run
 from workers.models import Run, RunState
+from workers.scenarios import library
 
 SMALL = ("run", "warm-behind-cold", "--server", "bench", "--pairs", "1", "--floor", "1", "--scale", "0.008", "--arms", "A,B")
 
@@ -101,3 +102,27 @@ def test_a_run_that_takes_too_long_is_stopped_and_ends_with_two(server: Server, 
         gate("--timeout", "0.01")
     assert caught.value.returncode == 2
     assert Run.objects.get().state == RunState.STOPPED
+
+
+def test_order_and_floor_come_from_the_scenario_unless_the_start_says_otherwise(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(experiments, "send", lambda run: None)
+    file = tmp_path / "mine.yaml"
+    text = library.text_of("victim-and-attacker").replace("name: victim-and-attacker", "name: mine", 1)
+    file.write_text(text.replace("\nstreams:", "\nblocks: {order: random, floor: 3}\nstreams:", 1))
+    for words, order, floor in (
+        ((), "random", 3),
+        (("--order", "abba", "--floor", "0"), "abba", 0),
+        (("--arms", "A,A"), "random", 3),
+    ):
+        call_command("experiment", str(file), "--server", "bench", "--pairs", "5", "--scale", "0.01", *words, stdout=StringIO())
+        run = Run.objects.latest("pk")
+        assert (run.order, run.floor, run.progress_total) == (order, floor, 2 * (5 + floor) + 1)
+        experiments.request_stop(run, None)
+    call_command("experiment", "late-arrival", "--server", "bench", "--pairs", "5", "--scale", "0.01", stdout=StringIO())
+    usual = Run.objects.latest("pk")
+    assert (usual.order, usual.floor) == ("abba", 2)
+    file.write_text(text.replace("\nstreams:", "\nblocks: {order: shuffled}\nstreams:", 1))
+    with pytest.raises(CommandError, match=r"mine.yaml, line \d+: blocks.order must be 'abba' or 'random', not 'shuffled'"):
+        call_command("experiment", str(file), "--server", "bench")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,3 +41,8 @@ def test_spread_of_an_even_count_and_of_nothing() -> None:
     assert spread([4.0, 1.0, 2.0, 3.0]) == Spread(2.5, 1.0, 4.0)
     assert spread([]) is None
     assert median([5.0, 1.0, 9.0]) == 5.0
+
+
+@given(values, st.floats(0, 1))
+def test_percentiles_are_those_of_numpy(data: list[float], q: float) -> None:
+    assert percentile(data, q) == pytest.approx(float(np.quantile(data, q)), rel=1e-9, abs=1e-6)

@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from workers.analysis.paired import MIN_PAIRS, Verdict, coverage, interval_rank, paired_ratio
 
@@ -94,3 +95,9 @@ def test_the_unit_of_the_measure_does_not_matter(pairs: list[tuple[float, float]
     assert plain is not None
     assert scaled is not None
     assert scaled.median == pytest.approx(plain.median)
+
+
+@given(st.integers(5, 60), st.integers(1, 10))
+def test_coverage_as_scipy_computes_it(n: int, k: int) -> None:
+    if 2 * k <= n:
+        assert coverage(n, k) == pytest.approx(1 - 2 * stats.binom.cdf(k - 1, n, 0.5), abs=1e-12)
