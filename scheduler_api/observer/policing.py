@@ -26,6 +26,8 @@ LOOK_S = 1.0
 RETRY_S = 5.0
 #: A switch is in the stream before its row is in the database: so long a version has to stand before it counts as another's.
 GRACE_S = 4.0
+#: A server that could not be reached while a guard rail was to put its policy back is tried again.
+ATTEMPTS, AGAIN_S = 3, 5.0
 
 type States = Callable[[], Mapping[int, State | None] | None]
 #: What of a state tells one policy of a process from another: version, when the process began.
@@ -40,6 +42,7 @@ class Policing:
     settled: dict[int, Print] = field(default_factory=dict)
     news: dict[int, tuple[Print, float]] = field(default_factory=dict)
     memories: dict[int, guards.Memory] = field(default_factory=dict)
+    attempts: dict[int, tuple[int, float]] = field(default_factory=dict)  # by guard: how many, and when the next may be
     failed: bool = False
 
     async def run(self) -> None:
@@ -91,7 +94,16 @@ class Policing:
                 continue  # whoever changed it is noted first, and that ends the guard
             conditions = guarding.conditions_of(guard)
             if why := guards.met(conditions, state, guard.changed_at, now, self.memories[guard.pk]):
-                await sync_to_async(_pull)(guard, why)
+                await self._pull(guard, why, now)
+
+    async def _pull(self, guard: PolicyGuard, why: str, now: float) -> None:
+        made, not_before = self.attempts.get(guard.pk, (0, 0.0))
+        if now < not_before:
+            return
+        done = await sync_to_async(_pull)(guard, why, last=made + 1 >= ATTEMPTS)
+        self.attempts = {pk: told for pk, told in self.attempts.items() if pk in self.memories and pk != guard.pk}
+        if not done:
+            self.attempts[guard.pk] = (made + 1, now + AGAIN_S)
 
 
 def fingerprint(state: State | None) -> Print | None:
@@ -116,6 +128,6 @@ def _watching() -> list[PolicyGuard]:
     return guarding.watching()
 
 
-def _pull(guard: PolicyGuard, why: str) -> None:
+def _pull(guard: PolicyGuard, why: str, *, last: bool) -> bool:
     close_old_connections()
-    guarding.pull(guard, why)
+    return guarding.pull(guard, why, last=last)

@@ -17,7 +17,6 @@ from scheduler_api.alerts.kinds import DEFINITIONS, Kind
 from scheduler_api.alerts.models import Rule
 from scheduler_api.alerts.tracking import Closed, Opened
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
-from scheduler_api.models import PolicyChange, PolicyOutcome
 from scheduler_api.policies import guards, switching
 from scheduler_api.policies.models import PolicyGuard
 
@@ -62,10 +61,14 @@ def end(guard: PolicyGuard, why: str) -> None:
     _settle(guard, PolicyGuard.State.ENDED, why)
 
 
-def pull(guard: PolicyGuard, why: str) -> None:
-    """Puts the change back, at the version that is watched, and says why wherever it can be seen. Never tried twice by itself."""
+def pull(guard: PolicyGuard, why: str, *, last: bool = True) -> bool:
+    """Puts the change back, at the version that is watched, and says why wherever it can be seen.
+
+    False when the server could not be reached and this was not the `last` attempt: then it is harmless to try again, since a
+    revert that went through all the same has moved the version on.
+    """
     try:
-        change = switching.switch(
+        switching.switch(
             guard.server,
             guard.back_to,
             actor=None,
@@ -77,15 +80,17 @@ def pull(guard: PolicyGuard, why: str) -> None:
     except SwitchRefused as refusal:
         if refusal.status == 409 and refusal.current is not None and refusal.current.get("version") != guard.version:
             _settle(guard, PolicyGuard.State.ENDED, f"{why}, but the policy had been changed already")
-            return
+            return True
         _failed(guard, why, refusal.text)
     except ServerUnreachable as failure:
+        if not last:
+            return False
         _failed(guard, why, failure.text)
     else:
         logger.warning("%s: a guard rail put its policy back: %s", guard.server.name, why)
         _settle(guard, PolicyGuard.State.REVERTED, why)
         _alert(guard, f"A guard rail put change {guard.change_id} by {guard.change.actor_name} back: {why}.")
-        _tidy(change)
+    return True
 
 
 def _failed(guard: PolicyGuard, why: str, said: str) -> None:
@@ -93,11 +98,6 @@ def _failed(guard: PolicyGuard, why: str, said: str) -> None:
     logger.error("%s: a guard rail could not put its policy back: %s", guard.server.name, said)
     _settle(guard, PolicyGuard.State.FAILED, f"{why}. It could not be put back: {said}{net}")
     _alert(guard, f"A guard rail was met and could not put change {guard.change_id} back: {why}. {said}{net}")
-
-
-def _tidy(change: PolicyChange) -> None:
-    if change.outcome != PolicyOutcome.APPLIED:
-        logger.error("Change %s of a guard rail: %s", change.pk, change.error)
 
 
 def _settle(guard: PolicyGuard, state: str, text: str) -> None:

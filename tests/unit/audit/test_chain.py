@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_api.audit.chain import GENESIS, Broken, Content, Head, Link, canonical, check, digest
@@ -37,11 +37,13 @@ CHAINS = st.lists(
 ).map(lambda rows: chained([content(place + 1, *row) for place, row in enumerate(rows)]))
 
 
+@settings(max_examples=40)
 @given(CHAINS)
 def test_a_chain_as_it_was_written_is_whole(links: list[Link]) -> None:
     assert check(links) == Head(len(links), links[-1].hash)
 
 
+@settings(max_examples=40)
 @given(CHAINS, st.data())
 def test_an_edited_field_breaks_it_at_its_row(links: list[Link], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(links) - 1))
@@ -55,6 +57,7 @@ def test_an_edited_field_breaks_it_at_its_row(links: list[Link], data: st.DataOb
     assert check(edited) == Broken(at + 1, "its content is not what was written")
 
 
+@settings(max_examples=40)
 @given(CHAINS.filter(lambda links: len(links) > 1), st.data())
 def test_a_row_taken_out_or_moved_breaks_it(links: list[Link], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(links) - 2))
@@ -65,6 +68,7 @@ def test_a_row_taken_out_or_moved_breaks_it(links: list[Link], data: st.DataObje
     assert isinstance(check(swapped), Broken)
 
 
+@settings(max_examples=40)
 @given(CHAINS, st.data())
 def test_an_edit_with_a_hash_made_anew_breaks_it_at_the_next_row(links: list[Link], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(links) - 1))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from io import StringIO
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
@@ -17,7 +20,7 @@ from scheduler_api.audit.chain import Broken, Head
 from scheduler_api.audit.models import AuditEntry, Immutable
 from scheduler_api.audit.origin import OriginMiddleware
 from scheduler_api.audit.selectors import Search
-from scheduler_api.models import Server
+from scheduler_api.models import PolicyChange, Server
 
 pytestmark = pytest.mark.django_db
 
@@ -172,3 +175,42 @@ def test_an_export_is_no_formula() -> None:
     header, row = selectors.as_cells(selectors.find(Search()))
     told = dict(zip(header, row, strict=True))
     assert (told["subject"], told["actor_name"], told["why"]) == ("'=HYPERLINK(1)", "'+1", "' @x")
+
+
+def test_policy_changes_from_before_the_trail_are_its_first_rows() -> None:
+    migration = import_module("scheduler_api.migrations.0007_audit")
+    server = Server.objects.create(name="atlas", kind="engine", base_url="http://127.0.0.1:1")
+    for number, outcome in enumerate(("applied", "refused")):
+        PolicyChange.objects.create(
+            server=server, actor_name="mira", old={"phase": "continuous"}, changes={"phase": "barrier"}, reason=f"why {number}",
+            outcome=outcome,
+        )  # fmt: skip
+    migration.chain_policy_changes(apps, None)
+    head = selectors.verify()
+    assert isinstance(head, Head)
+    assert head.seq == 2
+    first, second = AuditEntry.objects.order_by("seq")
+    assert (first.subject, first.why, first.outcome, second.outcome) == (
+        "phase: continuous to barrier",
+        "why 0",
+        "done",
+        "refused",
+    )
+    assert first.at == PolicyChange.objects.order_by("pk")[0].at
+    assert audit.record("rule.changed", "and on").previous == second.hash
+
+
+@pytest.mark.django_db(transaction=True)
+def test_writers_at_the_same_time_make_one_chain() -> None:
+    def write(number: int) -> None:
+        try:
+            for each in range(4):
+                audit.record("rule.changed", f"{number}.{each}")
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    head = selectors.verify()
+    assert isinstance(head, Head)
+    assert head.seq == 16
