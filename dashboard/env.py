@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -39,16 +41,16 @@ def words(name: str, default: str = "") -> list[str]:
 
 
 def kept_secret(name: str, file: Path) -> str:
-    """The variable, else the content of `file`, which is made once with a fresh secret that only its owner can read."""
+    """The variable, where one is named, else the content of `file`, which is made once with a fresh secret that only its owner can read."""
     if value := os.environ.get(name, ""):
         return value
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            pass  # another process was first
-        else:
-            with os.fdopen(descriptor, "w") as handle:
-                handle.write(secrets.token_urlsafe(48))
+        descriptor, fresh = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+        with os.fdopen(descriptor, "w") as handle:
+            handle.write(secrets.token_urlsafe(48))
+        # A link appears whole or not at all: another process never reads half a secret.
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, file)
+        os.unlink(fresh)
     return file.read_text().strip()

@@ -16,6 +16,8 @@ VERSION = "0.1.0"
 
 DEBUG = env.flag("SLOTBOARD_DEBUG", False)
 SECRET_KEY = env.kept_secret("SLOTBOARD_SECRET_KEY", VAR_DIR / "secret_key")
+# Encrypt the keys of servers and webhooks in the database; the first encrypts, all decrypt. SECRET_KEY may change without them.
+CREDENTIAL_KEYS = env.words("SLOTBOARD_CREDENTIAL_KEYS") or [env.kept_secret("", VAR_DIR / "credential_key")]
 ALLOWED_HOSTS = env.words("SLOTBOARD_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
 CSRF_TRUSTED_ORIGINS = env.words("SLOTBOARD_TRUSTED_ORIGINS")
 # "/ops/llm" behind a proxy that serves the console under a path

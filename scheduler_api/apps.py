@@ -9,6 +9,7 @@ class SchedulerApiConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from scheduler_api import checks  # noqa: F401  # registers them
         from scheduler_api.audit import guards
 
         post_migrate.connect(guards.look_after, sender=self, dispatch_uid="the audit trail's triggers")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from scheduler_api.sealing import SealedField
+
 
 class ServerKind(models.TextChoices):
     ENGINE = "engine", "Slotboard engine"
@@ -22,7 +24,7 @@ class Server(models.Model):
     name = models.CharField(max_length=80, unique=True)
     kind = models.CharField(max_length=20, choices=ServerKind.choices)
     base_url = models.CharField(max_length=300)
-    api_key = models.CharField(max_length=300, blank=True, default="")
+    api_key = SealedField(bound_to="base_url", blank=True, default="")
     enabled = models.BooleanField(default=True)
     quiet = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -15,7 +15,7 @@ from scheduler_api.kinds.llama_state import METRICS_OFF, SLOTS_OFF
 from scheduler_api.kinds.vllm_metrics import looks_like
 from scheduler_api.kinds.vllm_state import NO_METRICS, OTHERS
 from scheduler_api.models import Server, ServerKind
-from scheduler_api.targets import Target, check_host, clean_url
+from scheduler_api.targets import Target, check_host, clean_url, origin_of
 
 type KindChoice = Literal["auto", "engine", "llama_server", "vllm"]
 
@@ -148,7 +148,7 @@ def move(server: Server, base_url: str, api_key: str | None = None) -> Server:
     """Gives a server another address. A key belongs to one origin: a new one needs the key given again."""
     url = clean_url(base_url)
     check_host(url)
-    if _origin(url) != _origin(server.base_url):
+    if origin_of(url) != origin_of(server.base_url):
         server.api_key = api_key or ""
     elif api_key is not None:
         server.api_key = api_key
@@ -163,7 +163,3 @@ def move(server: Server, base_url: str, api_key: str | None = None) -> Server:
 def _told(server: Server) -> dict[str, Any]:
     """What the audit trail keeps of a registration; of a key only whether there is one."""
     return {"kind": server.kind, "base_url": server.base_url, "quiet": server.quiet, "has_key": bool(server.api_key)}
-
-
-def _origin(url: str) -> str:
-    return "/".join(url.split("/", 3)[:3]).lower()

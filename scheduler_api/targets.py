@@ -35,10 +35,18 @@ type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server's address as requests need it. `repr` keeps the key out of logs."""
+    """A server's address as requests need it. `repr` keeps the key out of logs.
+
+    A key that was kept for another origin is left out: the server then says that it wants one.
+    """
 
     base_url: str
     api_key: str = ""
+
+    def __post_init__(self) -> None:
+        bound = getattr(self.api_key, "origin", "")
+        if bound and bound != origin_of(self.base_url):
+            object.__setattr__(self, "api_key", "")
 
     def __repr__(self) -> str:
         return f"Target({self.base_url!r}, key={'set' if self.api_key else 'none'})"

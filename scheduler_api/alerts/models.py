@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from scheduler_api.alerts.kinds import DEFINITIONS, SEVERITIES, Kind, Spec
+from scheduler_api.sealing import SealedField
 
 KINDS = [(kind.value, DEFINITIONS[kind].label) for kind in Kind]
 
@@ -25,8 +26,8 @@ class Recipient(models.Model):
 
     name = models.CharField(max_length=80, unique=True)
     channel = models.CharField(max_length=10, choices=Channel.choices)
-    address = models.CharField(max_length=500)
-    secret = models.CharField(max_length=200, blank=True, default="")
+    address = SealedField()
+    secret = SealedField(blank=True, default="")
     enabled = models.BooleanField(default=True)
 
     class Meta:

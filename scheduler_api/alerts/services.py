@@ -18,6 +18,7 @@ from scheduler_api.alerts import addresses
 from scheduler_api.alerts.models import Alert, Channel, Recipient, Rule, Silence
 from scheduler_api.exceptions import RegistrationRefused
 from scheduler_api.models import Server
+from scheduler_api.targets import origin_of
 
 LONGEST_SILENCE = timedelta(days=30)
 
@@ -107,7 +108,7 @@ def keep_recipient(recipient: Recipient, address: str, secret: str | None) -> Re
         if address:
             recipient.address = addresses.clean_webhook(address)
             addresses.check(recipient.address)
-        if old and addresses.origin(old) != addresses.origin(recipient.address):
+        if old and origin_of(old) != origin_of(recipient.address):
             recipient.secret = ""
         if secret is not None:
             recipient.secret = secret

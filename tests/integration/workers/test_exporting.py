@@ -76,7 +76,8 @@ def test_an_imported_run_says_where_it_came_from_and_belongs_to_no_server(server
 
 
 def test_a_file_holds_no_address_key_or_person_and_is_strict(server: Server) -> None:
-    Server.objects.filter(pk=server.pk).update(api_key="sk-very-secret")
+    server.api_key = "sk-very-secret"
+    server.save(update_fields=["api_key"])
     run = load_run(Server.objects.get(pk=server.pk), 1)
     Run.objects.filter(pk=run.pk).update(created_by=User.objects.create_user("mira"), worker="host-7 pid 4", celery_id="c-1")
     run.refresh_from_db()
