@@ -32,7 +32,7 @@ KINDS = {
     "itl": Kind("ITL", "itl", "ms", THOUSANDTHS, what="gap"),
     "tpot": Kind("TPOT", "tpot", "ms", THOUSANDTHS),
     "e2e": Kind("E2E", "e2e"),
-    "capacity": Kind("Rate carried", "rate-carried", "1/s", rate=True),
+    "capacity": Kind("Rate carried", "highest-rate-carried", "1/s", rate=True),
     "goodput": Kind("Goodput", "goodput", "1/s", rate=True),
     "throughput": Kind("Generated tokens", "measures-of-a-stream", "1/s", rate=True),
     "requests": Kind("Requests done", "measures-of-a-stream", "1/s", rate=True),
