@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Protocol
 from uuid import uuid4
@@ -179,6 +179,12 @@ class Watch:
 
     def _do_tick(self) -> None:
         with self._ticks:
-            if self._tick is not None:
-                with suppress(LeaseLost):  # the next look finds out
-                    self._tick()
+            if self._tick is None:
+                return
+            try:
+                self._tick()
+            except (DatabaseError, LeaseLost):  # the next one comes all the same, or the next look finds out
+                log.info("%s: its progress could not be written", self._hold.name, exc_info=True)
+            except Exception:  # whatever it is, the heartbeat goes on
+                log.exception("%s: its progress is not written any more", self._hold.name)
+                self._tick = None

@@ -65,6 +65,8 @@ def _release(run: Run) -> bool:
         return False
     if not changed:
         return False
+    if run.server is None or not run.server.enabled:
+        return _give_up(run)
     try:
         send(run)
     except (BrokerDown, OperationalError):
@@ -73,6 +75,16 @@ def _release(run: Run) -> bool:
         return False
     runlog.note(run.pk, "Its turn has come: sent to the workers.", source="dispatcher")
     return True
+
+
+def _give_up(run: Run) -> bool:
+    """What a start would refuse, when it came about while the run waited."""
+    error = f"{run.server.name if run.server else 'Its server'} is switched off in the registry."
+    Run.objects.filter(pk=run.pk, state=RunState.QUEUED).update(
+        state=RunState.FAILED, error=error, progress_text="", finished_at=timezone.now()
+    )
+    runlog.note(run.pk, f"Failed. {error}", "error", "dispatcher")
+    return False
 
 
 def before(run: Run) -> list[Run]:

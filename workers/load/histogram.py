@@ -43,6 +43,13 @@ class Histogram:
         self.total += other.total
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
 
+    def copy(self) -> Histogram:
+        """As it is now, also while another thread adds to it."""
+        found = Histogram()
+        found.counts = self.counts.copy()
+        found.n, found.total, found.low, found.high = sum(found.counts.values()), self.total, self.low, self.high
+        return found
+
     @property
     def mean(self) -> float | None:
         return self.total / self.n if self.n else None

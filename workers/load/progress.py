@@ -52,7 +52,8 @@ class Progress:
         self._before.append((now, done))
         rate = (done - before) / (now - then) if now > then else 0.0
         counts = {"planned": self._planned, "sent": self._sent, "done": done, "failed": self._failed}
-        return {**counts, "rate_per_s": rate, "at": now, **_times(self._ttft), "ttft": self._ttft.as_json()}
+        ttft = self._ttft.copy()
+        return {**counts, "rate_per_s": rate, "at": now, **_times(ttft), "ttft": ttft.as_json()}
 
 
 def merged(parts: Sequence[Json]) -> Json:

@@ -107,6 +107,15 @@ def test_without_a_broker_it_goes_on_waiting(server: Server, sent: list[int], mo
     assert fresh(second).state == RunState.WAITING
 
 
+def test_a_server_that_was_switched_off_meanwhile_fails_the_run_and_not_those_behind_it(server: Server, sent: list[int]) -> None:
+    first, second = start(server), start(server, wait=True)
+    Run.objects.filter(pk=first.pk).update(state=RunState.FINISHED)
+    Server.objects.filter(pk=server.pk).update(enabled=False)
+    assert queueing.dispatch() == []
+    assert (fresh(second).state, second.error) == (RunState.FAILED, "bench is switched off in the registry.")
+    assert second.finished_at is not None
+
+
 def test_a_waiting_run_stops_at_once(server: Server, sent: list[int], operator: User) -> None:
     start(server)
     waiting = start(server, wait=True)
