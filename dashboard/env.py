@@ -41,7 +41,10 @@ def words(name: str, default: str = "") -> list[str]:
 
 
 def kept_secret(name: str, file: Path) -> str:
-    """The variable, where one is named, else the content of `file`, which is made once with a fresh secret that only its owner can read."""
+    """The variable, where one is named, else the content of `file`.
+
+    The file is made once, with a fresh secret that only its owner can read.
+    """
     if value := os.environ.get(name, ""):
         return value
     if not file.exists():

@@ -49,6 +49,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "dashboard.headers.HeadersMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -170,12 +171,24 @@ AXES_VERBOSE = False
 
 SECURE_HTTPS = env.flag("SLOTBOARD_HTTPS", False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_HTTPS
+# Over HTTPS everything is, but the health check, which load balancers ask by address.
+SECURE_SSL_REDIRECT = env.flag("SLOTBOARD_HTTPS_REDIRECT", SECURE_HTTPS)
+SECURE_REDIRECT_EXEMPT = [r"^health/$"]
+SECURE_HSTS_SECONDS = env.number("SLOTBOARD_HSTS_SECONDS", 30 * 24 * 3600 if SECURE_HTTPS else 0)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.flag("SLOTBOARD_HSTS_SUBDOMAINS", False)
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "slotboard_session"
 CSRF_COOKIE_NAME = "slotboard_csrf"
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{_PREFIX}/"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("SLOTBOARD_BEHIND_PROXY", False) else None
+# Longer bodies end in dashboard/body_limit.py.
+DATA_UPLOAD_MAX_MEMORY_SIZE = FILE_UPLOAD_MAX_MEMORY_SIZE = 2 << 20
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
+DATA_UPLOAD_MAX_NUMBER_FILES = 4
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SECURE_CSP = {
@@ -237,7 +250,11 @@ MAILERS = (
     if env.text("SLOTBOARD_EMAIL_HOST")
     else {}
 )
-SILENCED_SYSTEM_CHECKS = ["mail.W001"]  # without a mail server nothing is mailed, and recipients say so
+SILENCED_SYSTEM_CHECKS = [
+    "mail.W001",  # without a mail server nothing is mailed, and recipients say so
+    "security.W005",  # other hosts below this one are not ours to bind to HTTPS: SLOTBOARD_HSTS_SUBDOMAINS
+    "security.W021",  # nor to enter in the browsers' list
+]
 
 LOGGING = {
     "version": 1,
