@@ -20,5 +20,6 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 
     return shown | {
         "role": roles.role_of(request.user, getattr(request, "slotboard_server", None)),
+        "may_admin": roles.may(request.user, roles.Role.ADMIN),
         "rail_servers": selectors.list_servers(roles.visible(request.user)),
     }

@@ -19,10 +19,11 @@ from scheduler_api.models import Server
 
 @require_safe
 def rules(request: HttpRequest) -> HttpResponse:
+    may_edit = roles.may(request.user, Role.ADMIN)
     context = {
-        "rules": [(rule, DEFINITIONS[Kind(rule.kind)]) for rule in selectors.rules()],
-        "recipients": [(each, shown_address(each)) for each in selectors.recipients()],
-        "may_edit": roles.may(request.user, Role.ADMIN),
+        "rules": [(rule, DEFINITIONS[Kind(rule.kind)]) for rule in selectors.rules(roles.visible(request.user))],
+        "recipients": [(each, shown_address(each) if may_edit else "") for each in selectors.recipients()],
+        "may_edit": may_edit,
     }
     return render(request, "alerts_rules.html", context)
 

@@ -46,7 +46,10 @@ def _listed(request: HttpRequest) -> dict[str, object]:
     within = roles.visible(request.user)
     found = selectors.find(state=state, server=server, kind=filters["kind"], severity=filters["severity"], within=within)
     listed = list(found[: SHOWN + 1])
+    silences = selectors.silences(within)
     return {
+        "actable": {each.pk for each in listed if _may_act(request, each.server)},
+        "endable": {each.pk for each in silences if _may_act(request, each.server)},
         "shown": selectors.with_silence(listed[:SHOWN]),
         "more": len(listed) > SHOWN,
         "total": found.count() if len(listed) > SHOWN else len(listed),
@@ -57,7 +60,7 @@ def _listed(request: HttpRequest) -> dict[str, object]:
         "servers": registry.list_servers(within),
         "kinds": KINDS,
         "severities": SEVERITIES,
-        "silences": selectors.silences(within),
+        "silences": silences,
         "query": request.GET.urlencode(),
         "may_act": roles.may(request.user, Role.OPERATOR),
         "form": SilenceForm(within=roles.visible(request.user, Role.OPERATOR)),

@@ -94,8 +94,11 @@ def open_by_server(ids: Iterable[int]) -> dict[int, Open]:
     return found
 
 
-def rules() -> list[Rule]:
-    return list(Rule.objects.select_related("server").prefetch_related("recipients"))
+def rules(within: QuerySet[Server] | None = None) -> list[Rule]:
+    rows = Rule.objects.select_related("server").prefetch_related("recipients")
+    if within is not None:
+        rows = rows.filter(Q(server=None) | Q(server__in=within))
+    return list(rows)
 
 
 def recipients() -> list[Recipient]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import time
+from importlib import import_module
 
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from allauth.mfa.utils import decrypt
 from allauth.usersessions.models import UserSession
-from django.contrib.auth.models import User
+from django.apps import apps
+from django.contrib.auth.models import Group, User
 from django.core.cache import cache
 from django.test import Client
-from django.urls import reverse
+from django.urls import reverse, set_script_prefix
+from django.utils import timezone
 
 from dashboard.people.models import Membership, ServerGroup
+from scheduler_api.alerts.models import Alert, Recipient, Rule
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.models import Server
 from tests.conftest import client_of
@@ -241,3 +245,52 @@ def test_the_pages_need_no_inline_script_or_style(admin_client: Client, client: 
     assert "unsafe" not in answer.headers["Content-Security-Policy"]
     assert " style=" not in answer.text
     assert not re.search(r"<script(?![^>]*(src=|type=.application/json))", answer.text)
+
+
+def test_lists_of_alerts_and_rules_keep_to_what_one_may_see(viewer: User, viewer_client: Client, admin_client: Client) -> None:
+    inside, outside = (
+        Server.objects.create(name=name, kind="vllm", base_url="http://127.0.0.1:1") for name in ("atlas", "cirrus")
+    )
+    lab = ServerGroup.objects.create(name="lab")
+    lab.servers.add(inside)
+    Membership.objects.filter(user=viewer).update(group=lab, role="operator")
+    now = timezone.now()
+    for server in (inside, outside, None):
+        named = server.name if server else "all of them"
+        Alert.objects.create(
+            server=server, kind="stuck_slot", severity="warning", began_at=now, opened_at=now, last_seen_at=now, text=f"about {named}"
+        )
+        if server is not None:
+            Rule.objects.create(kind="starving", server=server)
+    Recipient.objects.create(name="ops", channel="email", address="ops@example.org")
+    page = viewer_client.get(reverse("alerts")).text
+    assert [f"about {name}" in page for name in ("atlas", "cirrus", "all of them")] == [True, False, True]
+    assert page.count("/acknowledge/") == 1, "of its own server alone"
+    rules = viewer_client.get(reverse("alert-rules")).text
+    assert ("atlas" in rules, "cirrus" in rules, "ops@example.org" in rules) == (True, False, False)
+    assert "ops@example.org" in admin_client.get(reverse("alert-rules")).text
+
+
+def test_roles_of_before_become_roles_on_all_servers(db: None) -> None:
+    people = {name: User.objects.create_user(name) for name in ("op", "boss", "looker")}
+    for name, group in (("op", "operator"), ("boss", "admin"), ("boss", "viewer")):
+        people[name].groups.add(Group.objects.get_or_create(name=group)[0])
+    User.objects.create_superuser("first", password="x")
+    ServerGroup.objects.all().delete()
+    migration = import_module("dashboard.people.migrations.0002_roles_from_groups")
+    migration.take_over(apps, None)
+    told = dict(Membership.objects.filter(group__everything=True).values_list("user__username", "role"))
+    assert told == {"op": "operator", "boss": "admin", "looker": "viewer"}
+    migration.give_back(apps, None)
+    assert list(people["op"].groups.values_list("name", flat=True)) == ["operator"]
+
+
+def test_settings_and_links_stand_under_the_url_prefix(operator: User, admin_client: Client) -> None:
+    set_script_prefix("/ops/llm/")
+    try:
+        page = admin_client.get("/settings/people/").text
+        answer = admin_client.post(f"/settings/people/{operator.pk}/link/").text
+    finally:
+        set_script_prefix("/")
+    assert 'href="/ops/llm/settings/people/add/"' in page
+    assert "http://testserver/ops/llm/welcome/" in answer
