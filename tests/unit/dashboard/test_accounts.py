@@ -258,7 +258,13 @@ def test_lists_of_alerts_and_rules_keep_to_what_one_may_see(viewer: User, viewer
     for server in (inside, outside, None):
         named = server.name if server else "all of them"
         Alert.objects.create(
-            server=server, kind="stuck_slot", severity="warning", began_at=now, opened_at=now, last_seen_at=now, text=f"about {named}"
+            server=server,
+            kind="stuck_slot",
+            severity="warning",
+            began_at=now,
+            opened_at=now,
+            last_seen_at=now,
+            text=f"about {named}",
         )
         if server is not None:
             Rule.objects.create(kind="starving", server=server)
