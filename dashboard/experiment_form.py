@@ -93,7 +93,7 @@ def read(sent: Mapping[str, Any], copied: Run | None = None) -> Asked:
         seed=int(_number(values, "seed", "The seed", 0, MOST_SEED - 1, problems, whole=True)) if values["seed"] else None,
         shards=int(_number(values, "shards", "Shards", 1, MOST_SHARDS, problems, whole=True)),
         order=values["order"] if values["order"] in ORDERS else None,
-        floor=int(_number(values, "floor", "Floor pairs", 0, MOST_FLOOR, problems, whole=True)) if values["floor"] else None,
+        floor=int(_number(values, "floor", "Floor", 0, MOST_FLOOR, problems, whole=True)) if values["floor"] else None,
         wait=bool(values["wait"]),
         not_before=_moment(values["not_before"], problems),
         values=values,

@@ -123,7 +123,7 @@ def test_auto_gives_way_to_the_context_of_a_slot() -> None:
         ("shards", "0", "Shards must be a whole number from 1 to 64; it is 0."),
         ("seed", "-1", "The seed must be a whole number"),
         ("scale", "Auto!", "Scale must be a number from 0.005 to 20; it is Auto!."),
-        ("floor", "99", "Floor pairs must be a whole number from 0 to 20"),
+        ("floor", "99", "Floor must be a whole number from 0 to 20"),
         ("not_before", "yesterday", "The time to start must be a date and a time; it is yesterday."),
         ("not_before", "2001-01-01T00:00", "The time to start is over."),
         ("scenario", "none-such", "There is no scenario"),
