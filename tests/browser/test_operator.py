@@ -119,6 +119,7 @@ def test_an_experiment_runs_to_its_ratio_and_gives_the_policy_back(page: Page, s
     assert found, text
     assert float(found.group(1)) > 1
     assert policy_of(stack) == before
+    page.get_by_text("Export", exact=True).click()
     with page.expect_download() as download:
         page.get_by_role("link", name="Samples as CSV").first.click()
     rows = download.value.path().read_text().splitlines()
