@@ -17,6 +17,7 @@ from workers.lease import Watch
 from workers.load.clock import ClientClock
 from workers.load.prompts import PromptError
 from workers.models import Run, RunState
+from workers.presence import Presence
 from workers.scenarios import ScenarioError
 from workers.switching import Switcher
 
@@ -29,6 +30,8 @@ class Conductor(ABC):
     """`work` is what a kind of run does; everything that can end it early comes out of it as an exception."""
 
     loop_factory: LoopFactory | None = None  # None: asyncio's own
+
+    presence: Presence | None = None  # once the server has been looked at
 
     def __init__(self, run: Run, held: str, watch: Watch) -> None:
         self.run = run
@@ -51,17 +54,24 @@ class Conductor(ABC):
             state = RunState.STOPPED
         except ShardLost as failure:
             state, error = RunState.LOST, failure.text
-        except RunFailed as failure:
-            state, error = RunState.FAILED, failure.text
-        except (SchedulerApiError, PromptError, ScenarioError) as failure:
+        except (RunFailed, SchedulerApiError, PromptError, ScenarioError) as failure:
             state, error = RunState.FAILED, str(failure)
         except Exception as failure:
             log.exception("Run %d failed", self.run.pk)
             state, error = RunState.FAILED, f"An unexpected error ended the run ({type(failure).__name__}); see the worker's log."
         try:
+            if state is RunState.FAILED and self._restarted_since():
+                error = f"The server restarted during the run. {error}"
             recording.finish(self.run, self.held, state, error, self.warnings)
         except LeaseLost:
             log.warning("Run %d was taken from this worker at its end", self.run.pk)
+
+    def _restarted_since(self) -> bool:
+        """What a restart brings about (requests that break off, a policy at another version) is not told as somebody's doing."""
+        state = self.presence.another() if self.presence is not None else None
+        if state is not None and self.run.policy_version is not None:
+            self.switcher.resume(state["policy"]["version"])
+        return state is not None
 
     @abstractmethod
     def work(self) -> None: ...

@@ -214,7 +214,7 @@ class LoadRun(Conductor):
 
     def _restarted(self, step: Step) -> bool:
         """Whether the server is another process than at the last look; its block is then left out of what is compared."""
-        state = self.presence.restarted()
+        state = self.presence.restarted() if self.presence is not None else None
         if state is None:
             return False
         failed = requests = 0

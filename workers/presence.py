@@ -38,6 +38,14 @@ class Presence:
         self._began = began
         return state
 
+    def another(self) -> Json | None:
+        """As `restarted`, without waiting: None too for a server that does not answer just now."""
+        try:
+            state = None if self._began is None else target.state(self._server, read_s=2.0)
+        except (ServerUnreachable, RunFailed):
+            return None
+        return None if state is None or _began(state) == self._began else state
+
     def _state(self) -> Json:
         end = time.monotonic() + BACK_WITHIN_S
         while True:

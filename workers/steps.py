@@ -26,6 +26,7 @@ from workers.load.client import Answer, Ask, make_client
 from workers.load.prompts import SAMPLE_TEXT, ordinary_pool
 from workers.loadrun import LoadRun
 from workers.models import Block, Run
+from workers.presence import Presence
 from workers.scenarios import load
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class _WarmBehindCold(Conductor):
         for text in setup.warnings:
             self.warn(text)
         self.clock_offset_s = target.clock_offset_s(server)
+        self.presence = Presence(server, self.watch, self.note, told=True)
         lease.write(
             self.run.pk,
             self.held,

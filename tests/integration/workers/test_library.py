@@ -81,6 +81,20 @@ def test_it_runs_with_two_arms_and_every_request_is_accounted_for(
     assert not any(slot["is_processing"] for slot in small_engine.get("/slots"))
 
 
+def test_warm_behind_cold_runs_on_a_real_model_too(
+    monkeypatch: pytest.MonkeyPatch, target: Server, small_engine: EngineProcess
+) -> None:
+    monkeypatch.setattr(experiments, "send", lambda run: None)
+    arms: dict[str, Any] = {"policy_a": {"prefill_order": "physical"}, "policy_b": {"prefill_order": "rotating"}}
+    run = experiments.start_run(
+        scenario="warm-behind-cold", server=target, repetitions=1, scale=0.04, share=None, by=None, **arms
+    )
+    assert steps.conduct(run.pk, "test") is True
+    assert (fresh(run).state, run.error, run.policy_restored) == (RunState.FINISHED, "", True)
+    assert selectors.results(run)["complete_pairs"] == 1
+    assert all(sample.ok for sample in run.samples.filter(pair=1))
+
+
 def names_of(found: dict[str, Any]) -> set[str]:
     return {measure["key"] for measure in found["measures"]}
 
