@@ -114,29 +114,45 @@ def whos(scenario: Scenario | LoadScenario) -> list[str]:
     return [*(stream.name for stream in scenario.streams), *(f"{CLIENT}{client}" for client in clients)]
 
 
-def wait_for_end(run: Run, say: Callable[[str], None], limit_s: float | None, stop: Callable[[Run], None]) -> bool:
-    """Until it is over, with each new word of its progress; False when it took longer than `limit_s` and was stopped."""
-    deadline = None if limit_s is None else time.monotonic() + limit_s
-    in_time, told = True, ""
-    while run.active:
-        if run.progress_text and run.progress_text != told:
-            told = run.progress_text
-            say(told)
-        if deadline is not None and time.monotonic() > deadline:
-            if not in_time:
+class Waiting:
+    """Looks at a run until it is over. `interrupt` may be called from a signal's handler: it only leaves a mark."""
+
+    def __init__(self, run: Run, say: Callable[[str], None], limit_s: float | None, stop: Callable[[Run], None]) -> None:
+        self._run, self._say, self._stop = run, say, stop
+        self._deadline = None if limit_s is None else time.monotonic() + limit_s
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+
+    def to_the_end(self) -> str:
+        """Why it was not waited for, or nothing. The run is then stopped, and given STOP_S seconds to end by itself."""
+        told, why, given_up = "", "", 0.0
+        while self._run.active:
+            if self._run.progress_text and self._run.progress_text != told:
+                told = self._run.progress_text
+                self._say(told)
+            if not why and (why := self._why()):
+                self._stop(self._run)
+                given_up = time.monotonic() + STOP_S
+            elif why and time.monotonic() > given_up:
                 break
-            in_time, deadline = False, time.monotonic() + STOP_S
-            stop(run)
-        time.sleep(LOOK_S)
-        run.refresh_from_db()
-    return in_time
+            time.sleep(LOOK_S)
+            self._run.refresh_from_db()
+        return why
+
+    def _why(self) -> str:
+        if self._interrupted:
+            return "it was interrupted"
+        late = self._deadline is not None and time.monotonic() > self._deadline
+        return "it took longer than allowed" if late else ""
 
 
-def judged(run: Run, demands: Iterable[Demand], in_time: bool = True) -> Judged:
-    """Raises AssertionFault when a demand asks for what the result does not have."""
+def judged(run: Run, demands: Iterable[Demand], not_waited: str = "") -> Judged:
+    """`not_waited`: why its end was not waited for. Raises AssertionFault on a demand about what the result does not have."""
     found = selectors.results(run)
-    if not in_time or run.state != RunState.FINISHED:
-        why = "it took longer than allowed" if not in_time else run.error or run.stop_reason or f"it is {run.state}"
+    if not_waited or run.state != RunState.FINISHED:
+        why = not_waited or run.error or run.stop_reason or f"it is {run.state}"
         return Judged(run, found, (), f"Run {run.pk} has no result to judge: {why.rstrip('.')}.")
     if not found["complete_pairs"]:
         return Judged(run, found, (), f"Run {run.pk} has no complete pair of blocks.")

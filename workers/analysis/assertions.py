@@ -213,6 +213,7 @@ def _said(demand: Demand, row: Row, met: bool, told: str) -> str:
         if row[side]["median"] is not None
     )
     n = row["ratio"]["n"]
-    noise = ", within the noise of equal arms" if row["below_floor"] else ""
+    shown = row["word"] not in (Word.NOT_SHOWN, Word.TOO_FEW)
+    noise = ", within the noise of equal arms" if row["below_floor"] and shown else ""
     head = "met" if met else "not met"
     return f"{head}: {demand.text.strip()}: {told}; {sides}, {n} pair{'' if n == 1 else 's'}, {row['word']}{noise}"

@@ -136,16 +136,19 @@ class Command(BaseCommand):
         raise CommandError(text, returncode=returncode)
 
     def _judge(self, run: Run, demands: Sequence[Demand], options: dict[str, Any]) -> None:
-        """Ends the process with the code; a signal stops the run first."""
+        """Ends the process with the code. The first signal stops the run, the second one ends the process at once."""
+        waiting = gating.Waiting(run, self.stderr.write, options["timeout"], lambda late: request_stop(late, None))
 
-        def stop(_: int, __: object) -> None:
-            request_stop(run, None)
+        def stop(number: int, _: object) -> None:
+            signal.signal(number, before[signal.Signals(number)])
+            waiting.interrupt()
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
+            signal.signal(number, stop)
         try:
             self.stderr.write(f"Run {run.pk} on {run.server.name}")
-            in_time = gating.wait_for_end(run, self.stderr.write, options["timeout"], lambda late: request_stop(late, None))
-            found = gating.judged(run, demands, in_time)
+            found = gating.judged(run, demands, waiting.to_the_end())
         except AssertionFault as fault:
             raise CommandError(str(fault), returncode=WRONG) from None
         finally:

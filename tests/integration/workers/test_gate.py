@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from io import StringIO
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from scheduler_api.models import Server
-from workers import experiments, steps
+from workers import experiments, gating, steps
 from workers.exporting.importing import import_run
 from workers.models import Run, RunState
 from workers.scenarios import library
@@ -126,3 +128,20 @@ def test_order_and_floor_come_from_the_scenario_unless_the_start_says_otherwise(
     file.write_text(text.replace("\nstreams:", "\nblocks: {order: shuffled}\nstreams:", 1))
     with pytest.raises(CommandError, match=r"mine.yaml, line \d+: blocks.order must be 'abba' or 'random', not 'shuffled'"):
         call_command("experiment", str(file), "--server", "bench")
+
+
+def test_a_signal_stops_the_run_and_ends_with_two(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers = signal.getsignal(signal.SIGTERM)
+    started = gating.Waiting.to_the_end
+
+    def interrupted(waiting: gating.Waiting) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started(waiting)
+
+    monkeypatch.setattr(experiments, "send", lambda run: None)
+    monkeypatch.setattr(gating.Waiting, "to_the_end", interrupted)
+    with pytest.raises(CommandError, match="has no result to judge: it was interrupted") as caught:
+        gate()
+    assert caught.value.returncode == 2
+    assert Run.objects.get().state == RunState.STOPPED
+    assert signal.getsignal(signal.SIGTERM) is handlers
