@@ -60,8 +60,8 @@ async def switch(client: Client, values: Mapping[str, Any]) -> None:
 async def repetitive(client: Client, seed: int, *, real: bool) -> dict[str, Any]:
     """A prompt whose greedy continuation repeats.
 
-    Of a real model a passage that begins for the third time; of random weights a text that has run into its circle, as greedy text
-    of such a model always does.
+    Of a real model a passage that begins for the third time; of random weights a text that has run into its circle, as
+    greedy text of such a model always does.
     """
     if real:
         begin = " ".join(PASSAGE.split()[: 6 + seed % 5])
