@@ -97,21 +97,24 @@ def _scale(scenario: LoadScenario, asked: float | str, speed: Speed, target: Tar
     return planning.auto_scale(speed.tokens_per_s, scenario.written_for, target.n_ctx if target else None, needed)
 
 
-def of_pair(asked: Asked, target: Target | None) -> tuple[dict[str, Any], LoadDrawing]:
-    """(what `workers.experiments.plan_of` says, with words for the page; the drawing)."""
+def of_pair(asked: Asked, target: Target | None, floor: int = 0) -> tuple[dict[str, Any], LoadDrawing]:
+    """(what `workers.experiments.plan_of` says, with words for the page and the floor that was asked for; the drawing)."""
     scale = 1.0 if asked.scale == "auto" else asked.scale
     plan = plan_of(target.state if target else None, scale, asked.repetitions, asked.share)
     tokens, slots, times = plan["tokens"], plan["slots"], plan["expected"]
-    n_batch = plan["n_batch"] or N_BATCH
+    n_batch, pairs = plan["n_batch"] or N_BATCH, asked.repetitions + floor
+    total_s = times["warm_s"] + times["cold_s"] + times["short_s"] + 2 * pairs * times["block_s"]
     drawn = charts.planned_load(tokens["cold"], tokens["short"], n_batch, asked.share, asked.repetitions)
     cold = f"A cold prompt of {tokens['cold']} tokens on slot {slots['cold']}"
     return {
         **plan,
         "n_batch": n_batch,
         "pairs": asked.repetitions,
+        "blocks": 2 * pairs + 1,
+        "requests": 3 + 6 * pairs,
         "share_words": f"{asked.share * 100:.3g} %",
         "told": [*plan["problems"], *plan["warnings"]],
-        "expected_words": words.span(times["total_s"]),
+        "expected_words": words.span(total_s),
         "basis": times["basis"],
         "alt": f"{cold}; later one of {tokens['short']} on slot {slots['short']}, which holds {tokens['depth']}",
     }, drawn

@@ -200,7 +200,7 @@ def _plan(asked: Asked, chosen: Target | None) -> Mapping[str, Any]:
         pairs = asked.repetitions + int(context["floor"])
         context["load"] = load_plan.of_load(asked.scenario, chosen, asked.scale, pairs, asked.seed)
     elif asked.scenario is not None:
-        context["plan"], context["drawing"] = load_plan.of_pair(asked, chosen)
+        context["plan"], context["drawing"] = load_plan.of_pair(asked, chosen, int(context["floor"]))
     try:
         policies = _policies(asked, chosen)
     except ExperimentRefused as refused:
