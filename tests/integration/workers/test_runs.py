@@ -34,6 +34,7 @@ def start(server: Server, **fields: Any) -> Run:
         "scale": 0.02,
         "share": None,
         "by": None,
+        "floor": 0,
     }
     return start_run(scenario="warm-behind-cold", server=server, **{**wish, **fields})
 
