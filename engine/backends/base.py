@@ -114,6 +114,7 @@ class ModelInfo:
     draft: DraftInfo | None = None  # None: no draft was asked for
     can_draft: bool = True  # the memory can take back the last few tokens, so they may be drafted ones
     draft_model: bool = False  # one is loaded that can draft
+    draft_unfit: str = ""  # why a draft model that was asked for cannot draft
 
 
 class BackendError(Exception):

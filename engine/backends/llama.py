@@ -93,13 +93,14 @@ class LlamaBackend:
         return self._sieved(plan, outcome) if errors else outcome
 
     def _open_draft(self, model: llama_cpp.LlamaModel, options: BackendOptions) -> None:
-        """A draft model that cannot draft for this target is left out, or ends the start where it is not optional."""
+        """A draft model that cannot draft for this target stays loaded and does nothing; the policy `draft` says why."""
         why = why_unfit(model, self._texts)
         if not why:
             self._draft_model = DraftModel(model, options, self.info.eog, self.info.n_vocab)
             self.info = replace(self.info, draft_model=True)
         elif self.info.draft is not None:
             logging.getLogger("engine").warning("Nothing is drafted by %s: %s", self.info.draft.path, why)
+            self.info = replace(self.info, draft_unfit=why)
 
     def run(self, plan: Plan) -> Outcome:
         if self._draft_model is None:

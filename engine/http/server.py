@@ -86,6 +86,7 @@ def make_scheduler(options: Options, backend: Backend, now: float) -> Scheduler:
         can_trim=info.can_trim,
         can_draft=info.can_draft,
         draft_model=info.draft_model,
+        draft_unfit=info.draft_unfit,
         slot_prompt_similarity=options.slot_prompt_similarity,
         cont_batching=options.cont_batching,
         context_shift=options.tasks.context_shift and info.can_shift,

@@ -13,7 +13,8 @@ class SchedulerConfig:
     `kv_from` says whether a flag or automatic parallelism chose the KV mode. `can_trim`: the memory can drop the tail of a
     sequence. `split_embeddings`: an embedding prompt may be spread over batches (causal models with last-token pooling).
     `context_shift`: a slot that is full while it generates forgets a part of its text instead of ending its task.
-    `can_draft`: the memory can take drafted tokens back; `draft_model`: one is loaded beside the model.
+    `can_draft`: the memory can take drafted tokens back; `draft_model`: one is loaded beside the model;
+    `draft_unfit`: why the one that was asked for cannot draft.
     """
 
     n_slots: int
@@ -30,6 +31,7 @@ class SchedulerConfig:
     context_shift: bool = False
     can_draft: bool = True
     draft_model: bool = False
+    draft_unfit: str = ""
 
     def __post_init__(self) -> None:
         if self.n_slots < 0:

@@ -35,7 +35,7 @@ class Scheduler:
     def __init__(self, config: SchedulerConfig, policy: Policy | None = None, now: float = 0.0) -> None:
         self.config = config
         self._slots = [Slot(index, since=now) for index in range(config.n_slots)]
-        drafts = Drafts(config.can_draft, config.draft_model)
+        drafts = Drafts(config.can_draft, config.draft_model, config.draft_unfit)
         self._control = PolicyControl(policy or Policy(), config.kv_mode, config.n_batch, now, drafts)
         self._phases = Phases(self._slots, self._control.state.effective.phase)
         self._totals = Totals()

@@ -219,10 +219,14 @@ FIELDS: dict[str, FieldSpec] = {
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """What the loaded models allow: `can_take_back` drafted tokens out of the memory, and a draft `model` that makes some."""
+    """What the loaded models allow: `can_take_back` drafted tokens out of the memory, and a draft `model` that makes some.
+
+    `unfit`: why the draft model that was asked for makes none.
+    """
 
     can_take_back: bool = True
     model: bool = True
+    unfit: str = ""
 
     def why_not(self, wanted: Speculative) -> str:
         """The sentence for a policy that cannot be followed, else nothing."""
@@ -233,6 +237,8 @@ class Drafts:
                 "This model's memory cannot take back single tokens (it is recurrent), so a drafted token that proves wrong "
                 "would stay. Nothing is drafted."
             )
+        if wanted is Speculative.DRAFT and self.unfit:
+            return f"The draft model cannot draft for this model: {self.unfit}. Nothing is drafted; ngram needs no draft model."
         if wanted is Speculative.DRAFT and not self.model:
             return "No draft model is loaded, so nothing is drafted. Start the engine with --model-draft, or choose ngram."
         return ""

@@ -212,6 +212,7 @@ def test_the_default_model_and_one_with_another_vocabulary(path: Path, caplog: p
     try:
         assert not made.info.draft_model
         assert "vocabulary" in caplog.text
+        assert "vocabulary" in made.info.draft_unfit
         plain, _ = generate(made, greedy(40, 20), {}, n=25)
         assert generate(made, greedy(40, 20), ON, n=25)[0] == plain
     finally:

@@ -165,6 +165,8 @@ class TestPolicy:
         state = made.scheduler.policy(0.0)
         assert state.effective.speculative is Speculative.OFF
         assert "No draft model" in state.reasons["speculative"]
+        made = Bench.make(1, 8, policy={"speculative": "draft"}, draft_unfit="its vocabulary is another one")
+        assert "its vocabulary is another one" in made.scheduler.policy(0.0).reasons["speculative"]
         made = Bench.make(1, 8, policy=ON, can_draft=False)
         state = made.scheduler.policy(0.0)
         assert state.effective.speculative is Speculative.OFF
