@@ -59,7 +59,7 @@ def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
         "fairness": {
             "measures": [measure_row(each) for each in measures if each.name.told.group == "fairness"],
             "alone": alone,
-            "unknown": "" if alone else NOT_ALONE,
+            "unknown": _not_alone(alone, [stream for block, _ in both for stream in block.outcomes]),
         },
         "verdict": search_sentence(searches, labels, measures)
         if any(searches.values())
@@ -79,6 +79,14 @@ def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
         "carries": {arm: _carried(rows) for arm, rows in stages.items()},
         "searches": searches,
     }
+
+
+def _not_alone(alone: Json, streams: Sequence[str]) -> str:
+    """Of which streams the slowdown is unknown, in words; empty when it is known of all."""
+    if not alone:
+        return NOT_ALONE
+    missing = [stream for stream in dict.fromkeys(streams) if stream not in alone]
+    return f"Alone, no request of {', '.join(missing)} ended well, so the slowdown there is unknown." if missing else ""
 
 
 def floor_noise(measures: Sequence[Measure], run: Run, pairs: int) -> Json | None:

@@ -98,7 +98,7 @@ def test_a_run_under_way_is_not_exported(server: Server) -> None:
 
 
 def changed(server: Server, change: Callable[[Json], Any]) -> bytes:
-    content = json.loads(as_json(pair_run(server)))
+    content = json.loads(as_json(sample_rows.make_run(server, pairs=1)))
     change(content)
     return json.dumps(content).encode()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_api.models import Server, ServerKind
+from tests.support import sample_loads
 from workers import selectors
 from workers.models import Block, Run, RunState, Sample
 
@@ -182,3 +183,22 @@ def test_the_floor_is_told_and_warned_of(server: Server) -> None:
     }
     assert found["warnings"][0].startswith("Noise floor above the effect: two equal arms differed at least as much")
     assert "Short request, E2E" in found["warnings"][0]
+
+
+def test_a_load_tells_fairness_and_of_which_streams_the_slowdown_is_unknown(server: Server) -> None:
+    run = sample_loads.make_load_run(server, pairs=6)
+    found = selectors.results(run)["fairness"]
+    assert found["unknown"].startswith("How long a request of each stream takes alone was not measured")
+    assert "victim.slowdown" not in {row["key"] for row in found["measures"]}
+    run.conditions["alone"] = {"victim": 0.05}
+    run.save()
+    result = selectors.results(run)
+    rows = {row["key"]: row for row in result["fairness"]["measures"]}
+    assert result["fairness"]["unknown"] == "Alone, no request of attacker ended well, so the slowdown there is unknown."
+    assert (rows["victim.slowdown"]["better"], rows["victim.slowdown"]["unit"]) == ("lower", "")
+    assert rows["victim.gap"]["word"] == "faster"
+    assert rows["client:victim.gap"]["points"] == rows["victim.gap"]["points"]
+    assert rows["jain_streams"]["a"]["median"] == pytest.approx(rows["jain_clients"]["a"]["median"])
+    clients = {row["key"] for row in result["clients"]}
+    assert {"client:victim.ttft_mean", "client:victim.goodput", "client:attacker.throughput"} <= clients
+    assert any("by chance alone" in text for text in result["notes"])
