@@ -176,9 +176,11 @@ def _check(run: Run) -> None:
     """That a result can be made of it, so that no page meets content that it cannot show."""
     try:
         _check_conditions(run.conditions)
+        _check_words(run.warnings)
         selectors.results(run)
-        for timeline in run.blocks.values_list("timeline", flat=True):
+        for timeline, warnings in run.blocks.values_list("timeline", "warnings"):
             _check_timeline(timeline)
+            _check_words(warnings)
     except BROKEN as error:
         raise ImportRefused(f"The file's values do not make a result: {type(error).__name__}: {error}.") from None
 
@@ -199,9 +201,22 @@ def _check_conditions(conditions: Json) -> None:
 
 def _check_timeline(timeline: Json) -> None:
     for step in timeline.get("iterations", ()):
-        float(step["t"]), float(step.get("run_ms", 0.0))
+        _numbers(step, "t", "run_ms")
         for name in ("prompt", "gen"):
             for slot, tokens in step.get(name, ()):
                 int(slot), int(tokens)
     for request in timeline.get("requests", ()):
+        _numbers(request, "sent_at", "first_visit_at", "first_token_at", "done_at", "slot")
         float(request["sent_at"]), str(request["role"])
+
+
+def _numbers(part: Json, *names: str) -> None:
+    for name in names:
+        value = part.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name} of a timeline is no number")
+
+
+def _check_words(texts: list[Any]) -> None:
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a warning is no text")

@@ -147,6 +147,11 @@ def sample(name: str, value: Any) -> Callable[[Json], None]:
         (put("blocks", 1, "index", value=1), r"blocks\[1\].index is that of another block: 1"),
         (put("blocks", 1, "started_at", value="2026-01-01"), r"blocks\[1\].started_at must be a moment with its time zone"),
         (put("blocks", 1, "timeline", value={"iterations": [{"t": "x"}]}), "do not make a result: ValueError"),
+        (
+            put("blocks", 1, "timeline", value={"requests": [{"sent_at": 1, "role": "cold", "done_at": "later"}]}),
+            "done_at of a timeline",
+        ),
+        (put("run", "warnings", value=[{}]), "a warning is no text"),
         (put("blocks", 1, "samples", value=None), r"blocks\[1\].samples must be a list"),
         (put("noise", value={"difference": 0.1}), "noise must be null, or have a difference"),
         (put("server", value={"name": "x"}), "server must have a name and a kind"),
