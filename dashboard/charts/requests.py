@@ -22,7 +22,8 @@ class RequestRow:
     before: list[Span] = field(default_factory=list)  # from sent to the first token, or to the first visit where that is known
     prompt: list[Span] = field(default_factory=list)
     answer: list[Span] = field(default_factory=list)
-    failed: list[float] = field(default_factory=list)
+    failed: list[float] = field(default_factory=list)  # the last that is known of them
+    left: list[float] = field(default_factory=list)  # likewise, of those whose client left
     until: float = float("-inf")
     more: int = 0  # requests for which there was no row left
 
@@ -46,7 +47,9 @@ def _place(rows: list[RequestRow], request: Mapping[str, Any], origin: float, en
     visit, first, done = (
         None if request.get(name) is None else request[name] - origin for name in ("first_visit_at", "first_token_at", "done_at")
     )
-    last = done if done is not None else end
+    outcome = request.get("outcome") or "ok"
+    known = max(moment for moment in (sent, visit, first) if moment is not None)
+    last = done if done is not None else end if outcome == "ok" else known  # when a client left is not told
     row = next((each for each in rows if each.until <= sent), None)
     if row is None and len(rows) < most:
         row = RequestRow("")
@@ -60,8 +63,8 @@ def _place(rows: list[RequestRow], request: Mapping[str, Any], origin: float, en
         row.prompt.append((visit, first if first is not None else last))
     if first is not None and last > first:
         row.answer.append((first, last))
-    if request.get("outcome") not in (None, "", "ok", "cancelled"):
-        row.failed.append(last)
+    if outcome != "ok":
+        (row.left if outcome == "cancelled" else row.failed).append(last)
     row.until = last
 
 
@@ -73,6 +76,8 @@ def request_traces(place: int, row: RequestRow) -> list[dict[str, Any]]:
             traces.append(bars(place, spans, {"color": colour, "line": {"width": 0}}, name, THICK))
     if row.before:
         traces.append(line(place, row.before, {"color": "--ink-3", "width": 1.4, "dash": "2px,3px"}, "queued"))
+    if row.left:
+        traces.append(marks(place, row.left, "circle-open", "--ink-3", "cancelled"))
     if row.failed:
         traces.append(marks(place, row.failed, "x-thin", "--bad", "failed"))
     return traces

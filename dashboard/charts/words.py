@@ -15,17 +15,17 @@ def whole(value: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Three digits at most: 0.17, 4.93, 23.4, 143; without the unit."""
+    """Two or three digits that say something: 0.0023, 0.041, 0.17, 4.93, 23.4, 143; without the unit."""
     if value is None:
         return "not measured"
-    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    size = abs(value)
+    digits = 4 if 0 < size < 0.00995 else 3 if 0 < size < 0.0995 else 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{value:.{digits}f}" if digits else whole(value)
 
 
 def signed(value: float) -> str:
-    """As `seconds`, with its sign: "+0.17", "−1.09"; three digits behind the point below a hundredth."""
-    size = abs(value)
-    text = f"{size:.3f}" if 0 < size < 0.01 else seconds(size)
+    """As `seconds`, with its sign: "+0.17", "−1.09"; 0 for what rounds to it."""
+    text = seconds(abs(value))
     if not float(text.replace(",", "")):
         return "0"
     return f"{'+' if value > 0 else MINUS}{text}"

@@ -114,6 +114,14 @@ def test_a_request_that_failed_is_crossed_where_it_ended() -> None:
     strict(figure)
 
 
+def test_a_request_whose_client_left_ends_at_the_last_that_is_known_of_it() -> None:
+    rows = request_rows(
+        [request("chat", 1.0, None, outcome="cancelled", first_token_at=1.5), request("chat", 2.0, 3.0)], 0.0, 9.0
+    )
+    assert len(rows) == 1
+    assert (rows[0].left, rows[0].failed, rows[0].answer) == ([1.5], [], [(2.5, 3.0)])
+
+
 # -- levels and searches
 
 
@@ -174,7 +182,7 @@ def test_any_number_of_runs_is_a_chart(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(1.094, "+1.09"), (-0.0042, "−0.004"), (0.0001, "0"), (0.0, "0"), (-12_345.0, "−12,345")]
+    ("value", "told"), [(1.094, "+1.09"), (-0.0042, "−0.0042"), (0.00001, "0"), (0.0, "0"), (-12_345.0, "−12,345")]
 )
 def test_a_difference_has_its_sign(value: float, told: str) -> None:
     assert words.signed(value) == told
