@@ -217,6 +217,8 @@ def test_its_page_shows_verdict_and_measures(
     text = page.content.decode()
     assert "victim: TTFT, mean" in text
     assert "Not enough runs to show a difference" in text
+    for more in ("?measure=itl", "?pair=1", "samples/?arm=B", "trend/", "badge.svg"):
+        assert client.get(f"/experiments/{run.pk}/{more}").status_code == 200
     listed = client.get("/experiments/").content.decode()
     assert "victim: TTFT, mean" in listed
     assert "no pair is complete" not in listed
