@@ -34,6 +34,7 @@ _CLEAN = (
     "QUEUE_",
     "DRAIN_",
     "DRAFT_",
+    "SPECULATIVE",
     "LOG_FORMAT",
 )
 
