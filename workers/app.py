@@ -25,6 +25,8 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
     task_queues=(Queue("celery"), Queue(UPKEEP)),  # type: ignore[no-untyped-call]
     task_routes={f"workers.{name}": {"queue": UPKEEP} for name in ("reap", "windows", "alerts", "deliver")},
+    # A worker whose slots are taken leaves messages to those that have free ones: a run waits for its shards.
+    worker_disable_prefetch=True,
     beat_schedule_filename=str(settings.VAR_DIR / "celerybeat-schedule"),
     # A reap that found no free worker in time is of no use any more: the next one does its work.
     beat_schedule={

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_api.exceptions import SchedulerApiError
-from workers import calibrating, lease, recording, target
+from workers import calibrating, lease, recording, refclock, target
 from workers.analysis.iterations import foreign_policies, shortened
 from workers.analysis.load import behind_sentence
 from workers.analysis.order import Step
@@ -52,7 +52,7 @@ class LoadRun(Conductor):
         if self.run.shards > 1:
             self.crew = Crew(self.run, self.held, self.watch, self.clock)
             told = self.crew.call(self.note)
-            self.keep_conditions({**self.run.conditions, "shards": told})
+            self.keep_conditions({**self.run.conditions, "shards": told, "clock": refclock.NAME})
         self._calibrate()
         self.blocks()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 from django.db import connections
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -228,14 +230,40 @@ def test_a_shard_whose_worker_dies_makes_the_run_lost(crew: WorkerProcess, engin
     idle(engine)
 
 
+class Waiting(threading.Thread):
+    """How many messages lie in the broker, last seen while the block goes on."""
+
+    def __init__(self, valkey: ValkeyProcess) -> None:
+        super().__init__(daemon=True)
+        self.lengths: list[int] = []
+        self._over = threading.Event()
+        self._url = valkey.url
+
+    def __enter__(self) -> Waiting:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        with redis.Redis.from_url(self._url) as client:
+            while not self._over.wait(0.05):
+                if length := client.llen("celery"):
+                    self.lengths.append(int(length))
+
+
 def test_fewer_free_slots_than_shards_are_said(
-    crew: WorkerProcess, engine: EngineProcess, monkeypatch: pytest.MonkeyPatch
+    crew: WorkerProcess, engine: EngineProcess, own_valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This process is shard 1; the worker has slots for three of the other five."""
     monkeypatch.setattr(sharding, "JOIN_WITHIN_S", 2.0)
     monkeypatch.setattr(experiments, "send", lambda run: None)
     run = begin(register(engine), shards=6)
-    assert steps.conduct(run.pk, "test pid 1") is True
+    with Waiting(own_valkey) as waiting:
+        assert steps.conduct(run.pk, "test pid 1") is True
+    assert waiting.lengths[-1] >= 2  # left for another worker: none is kept by one without a free slot
     assert fresh(run).state == RunState.FAILED
     assert re.match(r"The run asks for 6 shards, and within 2 s there was a free worker slot for [1-4] of them: start", run.error)
 
