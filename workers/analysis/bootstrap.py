@@ -7,6 +7,7 @@ About the Bootstrap" (The American Statistician 69, 2015), section 4 (the wider 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
@@ -42,6 +43,11 @@ def bca(values: Sequence[float], seed: int, level: float) -> tuple[float, float]
 
     Without them intervals of ten values cover about three points less than they say. ValueError of fewer than two values.
     """
+    return _bca(tuple(map(float, values)), seed, level)
+
+
+@lru_cache(maxsize=4096)  # a page asks for the same intervals each time it is shown
+def _bca(values: tuple[float, ...], seed: int, level: float) -> tuple[float, float]:
     n = len(values)
     if n < 2:
         raise ValueError("an interval needs at least two values")
@@ -51,7 +57,7 @@ def bca(values: Sequence[float], seed: int, level: float) -> tuple[float, float]
     if squares <= 1e-24 * max(1e-300, middle * middle):  # all the same, but for rounding
         return middle, middle
     means = resampled_means(values, seed)
-    below = sum(mean < middle for mean in means) + 0.5 * sum(mean == middle for mean in means)
+    below = (bisect_left(means, middle) + bisect_right(means, middle)) / 2  # those equal to it count as half below
     bias = NORMAL.inv_cdf(min(max(below / len(means), 1e-9), 1 - 1e-9))
     acceleration = math.fsum(each**3 for each in apart) / (6.0 * squares**1.5)
     z = wide(n, level)
