@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from scheduler_api.models import Server, ServerKind
-from workers import refclock, shardrun
+from workers import refclock, shardrun, tasks
 from workers.errors import RunFailed, RunStopped, ShardLost
 from workers.lease import Watch
 from workers.load.clock import ClientClock
@@ -104,6 +104,21 @@ def test_a_shard_that_waits_for_orders_ends_with_its_run(run: Run, shard: Shard,
     assert 1 <= orders <= 40
     shard.refresh_from_db()
     assert (shard.error, shard.clock_error_s) == ("", 0.001)
+
+
+@pytest.mark.parametrize(
+    ("sender", "reason"),
+    [("one@host", "the worker was shut down"), ("two@host", "the worker of a shard was shut down"), ("three@host", "")],
+)
+def test_a_worker_that_is_asked_to_end_stops_the_runs_that_it_has_a_part_in(
+    run: Run, shard: Shard, sender: str, reason: str
+) -> None:
+    Run.objects.filter(pk=run.pk).update(worker="one@host pid 1")
+    Shard.objects.filter(pk=shard.pk).update(worker="two@host pid 2")
+    tasks.stop_own_runs(sender=sender)
+    run.refresh_from_db()
+    assert (run.stop_requested, run.stop_reason) == (bool(reason), reason)
+    assert run.state == (RunState.STOPPING if reason else RunState.RUNNING)
 
 
 def test_without_a_broker_the_shards_are_not_waited_for(run: Run) -> None:
