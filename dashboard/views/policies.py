@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
@@ -107,18 +108,18 @@ def revert(request: Request, pk: int, change: int) -> HttpResponse:
     if not changes:
         messages.info(request, "This change set what was there already, so there is nothing to take back.")
         return redirect("policies", pk=pk)
-    why = f"takes back change {row.pk} by {row.actor_name}"
-    return _one_click(
-        request,
-        pk,
-        lambda: policies.switch(
-            row.server,
-            changes,
-            actor=request.user,
-            actor_name=request.user.get_username(),
-            reason=why,
-            expected_version=row.version,
-        ),
+    return _one_click(request, pk, lambda: _take_back(request.user, row, changes))
+
+
+def _take_back(user: User, row: PolicyChange, changes: policy_page.Json) -> PolicyChange:
+    return policies.switch(
+        row.server,
+        changes,
+        actor=user,
+        actor_name=user.get_username(),
+        reason=f"takes back change {row.pk} by {row.actor_name}",
+        expected_version=row.version,
+        takes_back=True,
     )
 
 

@@ -10,6 +10,6 @@ guards    conditions of a guard rail (pure); guarding looks at them     drift   
 from __future__ import annotations
 
 from scheduler_api.policies.asking import dry_run, read_policy, target_of
-from scheduler_api.policies.switching import LONGEST_REASON, revert, switch
+from scheduler_api.policies.switching import LONGEST_REASON, switch
 
-__all__ = ["LONGEST_REASON", "dry_run", "read_policy", "revert", "switch", "target_of"]
+__all__ = ["LONGEST_REASON", "dry_run", "read_policy", "switch", "target_of"]

@@ -75,6 +75,7 @@ def pull(guard: PolicyGuard, why: str, *, last: bool = True) -> bool:
             actor_name=ACTOR,
             reason=f"{why}. It takes back change {guard.change_id} by {guard.change.actor_name}.",
             expected_version=guard.version,
+            takes_back=True,
             action="policy.guarded",
         )
     except SwitchRefused as refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from time import time
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -36,6 +37,7 @@ def switch(
     ttl_s: float | None = None,
     guards: Sequence[Condition] = (),
     without_ttl: bool = False,
+    takes_back: bool = False,
     action: str = "policy.switched",
     through: str = "",
 ) -> PolicyChange:
@@ -43,8 +45,10 @@ def switch(
 
     Without `expected_version` the version found just before is taken. With `guards` the observer puts the change back when one of
     them is met; such a change always has a deadline, by which the server itself goes back when the observer is gone too, unless
-    `without_ttl` waives it. Raises SwitchRefused (status 409: the policy changed meanwhile, `current` holds it; 422: a field or
-    value is not known; 501: this kind cannot switch) and ServerUnreachable.
+    `without_ttl` waives it. `takes_back`: it undoes a change, and a deadline that runs under that one stays.
+
+    Raises SwitchRefused (status 409: the policy changed meanwhile, `current` holds it; 422: a field or value is not known; 501:
+    this kind cannot switch) and ServerUnreachable.
     """
     if guards and ttl_s is None and not without_ttl:
         ttl_s = GUARDED_TTL_S
@@ -55,6 +59,8 @@ def switch(
     try:
         before = read_policy(server)
         row.old = mapping(before.get("requested"))
+        if takes_back:
+            ttl_s = row.ttl_s = still_to_run(before, changes, time())
         wish = Wish(changes, count(before.get("version")) if expected_version is None else expected_version, ttl_s, row.reason)
         note(row, patch(server, wish, dry=False))
         found = read_back(server, changes)
@@ -73,19 +79,14 @@ def switch(
     return row
 
 
-def revert(change: PolicyChange, *, actor: User | None, actor_name: str, reason: str = "") -> PolicyChange:
-    """Back to what was before a change, if nothing was changed since. Raises as `switch` does."""
-    changes = {name: change.old[name] for name in change.changes if name in change.old}
-    why = reason or f"takes back change {change.pk}"
-    return switch(
-        change.server,
-        changes,
-        actor=actor,
-        actor_name=actor_name,
-        reason=why,
-        expected_version=change.version,
-        action="policy.reverted",
-    )
+def still_to_run(policy: Json, changes: Json, now: float) -> float | None:
+    """For how long what `changes` leads back to is itself set for a time, in seconds: a deadline that runs must not end because a
+    later change is taken back. None where nothing goes back any more."""
+    reverts_at, back = number(policy.get("reverts_at")), mapping(policy.get("reverts_to"))
+    after = mapping(policy.get("requested")) | changes
+    if reverts_at is None or all(after.get(name) == value for name, value in back.items()):
+        return None
+    return max(1.0, reverts_at - now)
 
 
 def note(row: PolicyChange, policy: Json) -> None:
