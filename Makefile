@@ -26,8 +26,12 @@ bench: setup
 	@test -f benchmarks/$(NAME).py || { echo "slotboard: there is no benchmark named $(NAME); see docs/benchmarks.md" >&2; exit 2; }
 	@$(BIN)/python -m benchmarks.$(NAME) $(ARGS)
 
+# Known vulnerabilities of the locked packages; needs the network.
+audit: setup
+	@$(BIN)/python -m tools.audit
+
 # Resolves requirements.lock anew from pyproject.toml.
 lock: setup
 	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --no-header -p 3.12 -o requirements.lock --upgrade --quiet
 
-.PHONY: help setup run check test bench lock
+.PHONY: help setup run check test bench audit lock

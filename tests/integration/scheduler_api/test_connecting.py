@@ -113,7 +113,7 @@ async def test_a_redirect_ends_where_it_is_met() -> None:
         assert await _call(server.url) == 307
         assert await _async_get(server.url) == 307
         assert await _load_client(server.url) == 307
-    assert not elsewhere.requested
+    assert not elsewhere.seen
 
 
 async def test_a_client_gives_its_key_to_no_other_origin() -> None:
@@ -155,7 +155,7 @@ def test_rows_from_before_are_brought_over_and_back() -> None:
     before = MigrationLoader(connection).project_state(("scheduler_api", "0009_guard_rail_alerts")).apps
     migration.encrypt(before, None)
     kept = Server.objects.get().api_key
-    assert (kept, kept.origin) == ("sk-plain", "http://127.0.0.1:9")  # type: ignore[attr-defined]
+    assert (kept, kept.origin) == ("sk-plain", "http://127.0.0.1:9")
     migration.decrypt(before, None)
     assert stored("server", "api_key") == "sk-plain"
 
