@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from dashboard.definitions import definitions
+from dashboard.people import links
+from dashboard.people.models import Membership, ServerGroup
 from scheduler_api.models import Server
+from tests.conftest import client_of
 from tests.support import sample_loads, sample_rows
 from workers.exporting.document import as_json
 from workers.models import Run
@@ -214,6 +218,20 @@ def test_a_choice_that_shows_nothing_says_why(viewer_client: Client, server: Ser
     assert says in page(viewer_client, "run-compare", run.pk, **{"with": str(run.pk) if wanted == "self" else wanted})
 
 
+def test_a_run_of_a_server_that_one_may_not_see_is_not_there(viewer: User, server: Server) -> None:
+    run, secret = (
+        sample_loads.make_load_run(server, pairs=0),
+        sample_loads.make_load_run(sample_rows.make_server("backstage"), pairs=0),
+    )
+    group = ServerGroup.objects.create(name="lab")
+    group.servers.add(server)
+    Membership.objects.filter(user=viewer).update(group=group)
+    client = client_of(User.objects.get(pk=viewer.pk))
+    text = page(client, "run-compare", run.pk, **{"with": secret.pk})
+    assert f"There is no run {secret.pk} that you may see." in text
+    assert "backstage" not in text
+
+
 # -- trend
 
 
@@ -255,6 +273,14 @@ def test_a_badge_tells_the_verdict(viewer_client: Client, server: Server, fields
 
 def test_a_stranger_gets_no_badge(client: Client, server: Server) -> None:
     assert client.get(reverse("run-badge", args=[sample_rows.make_run(server, pairs=1).pk])).status_code == 404
+
+
+def test_a_link_that_shows_a_run_shows_its_badge_and_no_other(client: Client, operator: User, server: Server) -> None:
+    run, other = (sample_rows.make_run(server, pairs=1) for _ in range(2))
+    link, secret = links.make(operator, run=run, lasts=timedelta(hours=1))
+    client.cookies[links.cookie_name(link.pk)] = secret
+    assert client.get(reverse("run-badge", args=[run.pk])).status_code == 200
+    assert client.get(reverse("run-badge", args=[other.pk])).status_code == 404
 
 
 # -- import
