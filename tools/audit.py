@@ -19,15 +19,6 @@ UNREACHABLE = ("ConnectionError", "ProxyError", "Max retries exceeded", "Timeout
 #: The lock is complete and hashed: nothing is resolved, and nothing is installed.
 LOCK = ("--requirement", "requirements.lock", "--require-hashes", "--disable-pip")
 COMMAND = (*LOCK, "--progress-spinner", "off", "--format", "json")
-    "--requirement",
-    "requirements.lock",
-    "--require-hashes",
-    "--disable-pip",
-    "--progress-spinner",
-    "off",
-    "--format",
-    "json",
-)
 
 
 def told(output: str, complaint: str = "") -> tuple[int, str]:
