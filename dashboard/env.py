@@ -26,6 +26,15 @@ def flag(name: str, default: bool) -> bool:
     raise ImproperlyConfigured(f"{name}={value!r} is neither true nor false; use 1 or 0.")
 
 
+def one_of(name: str, choices: tuple[str, ...]) -> str:
+    """The first choice is the default."""
+    value = os.environ.get(name, "") or choices[0]
+    if value not in choices:
+        offered = ", ".join(choice for choice in choices if choice)
+        raise ImproperlyConfigured(f"{name}={value!r} is none of: {offered}.")
+    return value
+
+
 def number(name: str, default: int) -> int:
     value = os.environ.get(name, "")
     if not value:

@@ -146,7 +146,7 @@ OIDC_ID = "oidc"
 OIDC_ISSUER = env.text("SLOTBOARD_OIDC_ISSUER")
 OIDC_NAME = env.text("SLOTBOARD_OIDC_NAME", "single sign-on") if OIDC_ISSUER else ""
 OIDC_MAKE_ACCOUNTS = env.flag("SLOTBOARD_OIDC_MAKE_ACCOUNTS", False)
-OIDC_ROLE = env.text("SLOTBOARD_OIDC_ROLE")
+OIDC_ROLE = env.one_of("SLOTBOARD_OIDC_ROLE", ("", "viewer", "operator", "admin"))
 SOCIALACCOUNT_PROVIDERS = {
     "openid_connect": {
         "OAUTH_PKCE_ENABLED": True,
