@@ -10,8 +10,10 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
 
 from dashboard.people.models import ServerGroup
+from scheduler_api import audit
 from scheduler_api.models import Server
 
 
@@ -45,8 +47,12 @@ class Command(BaseCommand):
 
     def ensure_local_engine(self) -> None:
         """The engine of `make run` is the server named "local"; its URL and key follow the environment."""
-        Server.objects.update_or_create(
-            name="local",
-            defaults={"base_url": settings.LOCAL_ENGINE_URL, "api_key": settings.LOCAL_ENGINE_KEY},
-            create_defaults={"kind": "engine", "base_url": settings.LOCAL_ENGINE_URL, "api_key": settings.LOCAL_ENGINE_KEY},
-        )
+        with transaction.atomic():
+            server, made = Server.objects.update_or_create(
+                name="local",
+                defaults={"base_url": settings.LOCAL_ENGINE_URL, "api_key": settings.LOCAL_ENGINE_KEY},
+                create_defaults={"kind": "engine", "base_url": settings.LOCAL_ENGINE_URL, "api_key": settings.LOCAL_ENGINE_KEY},
+            )
+            if made:
+                after = {"kind": server.kind, "base_url": server.base_url, "has_key": bool(server.api_key)}
+                audit.record("server.registered", server.name, server=server, actor_name="make run", after=after)
