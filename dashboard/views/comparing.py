@@ -77,7 +77,8 @@ def _second(request: Request, wanted: str) -> Run | None:
 
 def _compared(first: Run, second: Run, arm: str) -> dict[str, Any]:
     found = selectors.compare(first, second)
-    rows = compare_page.as_ratios(found["measures"], arm)
+    own = [measure for measure in found["measures"] if not measure["client"]]  # a client's are those of its streams again
+    rows = compare_page.as_ratios(own, arm)
     drawn = charts.forest(rows)
     differing, same = compare_page.settings_of(found)
     measure = DRAWN[0]
