@@ -63,6 +63,7 @@ class SlotRow:
     generated: str
     predict: str
     drafts: str
+    drafts_words: str
     context: str
     context_words: str
     rate: str
@@ -92,13 +93,20 @@ def slot_row(slot: State, now: float, pooled: bool = False) -> SlotRow:
         left=present.grouped(max(prompt - cached - done, 0)) if busy and prompt else "",
         generated=present.grouped(slot.get("n_generated")) if busy else "",
         predict=present.grouped(slot["n_predict"]) if busy and (slot.get("n_predict") or -1) >= 0 else "",
-        drafts=drafts_right(slot.get("n_drafted"), slot.get("n_accepted")) if busy else "",
+        drafts=drafts_short(slot) if busy else "",
+        drafts_words=drafts_right(slot.get("n_drafted"), slot.get("n_accepted")) if busy else "",
         context=_context(tokens, limit, pooled),
         context_words=f"{present.grouped(tokens)} of {present.grouped(limit)} tokens" if tokens is not None and limit else "",
         rate=present.grouped(slot["rate"]) if slot.get("rate") is not None else "",
         ttft=_ttft(slot, now),
         waits=slot.get("waiting_for") or "",
     )
+
+
+def drafts_short(slot: State) -> str:
+    """Short enough for the column of generated tokens."""
+    drafted, accepted = slot.get("n_drafted"), slot.get("n_accepted") or 0
+    return f"drafts {accepted / drafted * 100:.0f} %" if drafted else ""
 
 
 def drafts_right(drafted: int | None, accepted: int | None) -> str:

@@ -180,3 +180,23 @@ def test_engines_of_one_address_read_alike_on_both_sides() -> None:
     assert (rows[0].text, rows[1].mark, rows[1].detail) == ("Serving", "stuck", "1 requests run, 5 wait")
     assert rows[1].cells[7].why == "No request got its first token in the last minute."
     assert units.title(state) == "Engines"
+
+
+def test_how_many_drafts_were_right_stands_under_the_generated_tokens() -> None:
+    told = {"id": 0, "state": "generating", "since": 0.0, "n_generated": 30, "n_drafted": 24, "n_accepted": 18}
+    row = first_view.slot_row(told, 1.0)
+    assert (row.drafts, row.drafts_words) == ("drafts 75 %", "75 % of drafts right")
+    assert first_view.slot_row({**told, "n_drafted": 0, "n_accepted": 0}, 1.0).drafts == ""
+    assert first_view.slot_row({**told, "state": "idle"}, 1.0).drafts == ""
+
+
+def test_lengths_of_drafts_count_while_there_are_drafts() -> None:
+    effective = [{"speculative": kind} for kind in ("ngram", "draft", "off")]
+    names = ["speculative_n_max", "speculative_n_min", "speculative_ngram_size"]
+    here = [[first_view.counts(each, name) for name in names] for each in effective]
+    assert here == [[True, True, True], [True, True, False], [False, False, False]]
+    there = evaluate(
+        "live/words.js", "value[0].map((e) => value[1].map((n) => module.counts({effective: e}, n)))", [effective, names]
+    )
+    assert there == here
+    assert evaluate("live/words.js", "module.draftsRight(value[0], value[1])", [24, 18]) == first_view.drafts_right(24, 18)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler_api.figures import Service
-from scheduler_api.kinds.engine_state import NO_SLOT, EngineReader, services_of
+from scheduler_api.kinds.engine_state import NO_SLOT, EngineReader, info_of, iteration_of, services_of, slot_of
 from tests.support.stub_servers import FakeEngine, iteration
 from tests.support.tasks import ended
 
@@ -86,3 +86,17 @@ def test_a_task_is_told_in_the_shape_of_the_protocol_whatever_else_it_carries() 
         .tasks
     )
     assert task == ended(1, slot=-1)
+
+
+def test_drafts_are_told_where_there_were_some() -> None:
+    batch = {**iteration(1, 10.0, gen=[[0, 4], [1, 1]]), "drafted": [[0, 8, 3], ["x", 1, 1], [2, 3]]}
+    found = iteration_of(batch)
+    assert found is not None
+    assert found["drafted"] == [[0, 8, 3]]
+    assert "drafted" not in (iteration_of(iteration(2, 11.0, gen=[[0, 1]])) or {})
+    slot = slot_of({"id": 0, "state": "generating", "n_drafted": 8, "n_accepted": 3})
+    assert (slot["n_drafted"], slot["n_accepted"]) == (8, 3)
+    assert "n_drafted" not in slot_of({"id": 0, "state": "idle", "n_drafted": 0, "n_accepted": 0})
+    info = info_of({"totals": {"drafted_tokens": 8, "accepted_tokens": 3}})
+    assert (info["drafted"], info["accepted"]) == (8, 3)
+    assert "drafted" not in info_of({"totals": {"drafted_tokens": 0}})

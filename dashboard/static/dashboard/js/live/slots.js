@@ -45,7 +45,9 @@ class Row {
     this.#prompt(slot, busy);
     set(f.generated, busy ? grouped(slot.n_generated) : "");
     set(f.predict, busy && slot.n_predict >= 0 && slot.n_predict !== null ? `of ${grouped(slot.n_predict)}` : "");
-    set(f.drafts, busy ? draftsRight(slot.n_drafted, slot.n_accepted) : "");
+    const right = busy ? draftsRight(slot.n_drafted, slot.n_accepted) : "";
+    set(f.drafts, right ? `drafts ${right.replace(" of drafts right", "")}` : "");
+    attr(f.drafts, "title", right);
     const known = slot.n_tokens !== null && slot.n_tokens !== undefined && slot.n_ctx;
     set(f.context, known ? (this.pooled ? grouped(slot.n_tokens) : String(Math.round((slot.n_tokens / slot.n_ctx) * 100))) : "");
     attr(f.context, "title", known ? `${grouped(slot.n_tokens)} of ${grouped(slot.n_ctx)} tokens` : "");
