@@ -18,7 +18,10 @@ from scheduler_api.models import Server
 
 
 class Command(BaseCommand):
-    help = "Migrate, make the group of all servers and a first account (SLOTBOARD_ADMIN_PASSWORD or a generated password), register the engine."
+    help = (
+        "Migrate, make the group of all servers and a first account (SLOTBOARD_ADMIN_PASSWORD or a generated password), "
+        "register the engine."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--static", action="store_true", help="collect the static files too")

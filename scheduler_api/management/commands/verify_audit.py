@@ -39,9 +39,8 @@ class Command(BaseCommand):
             return (
                 f"The chain is whole, but the database does not guard it: {', '.join(missing)} is missing. Run manage.py migrate."
             )
-        self.stdout.write(
-            f"The audit trail is whole: {found.seq} rows. Its newest row, to be noted elsewhere: {found.seq}:{found.hash}"
-        )
+        rows = "1 row" if found.seq == 1 else f"{found.seq} rows"
+        self.stdout.write(f"The audit trail is whole: {rows}. Its newest row, to be noted elsewhere: {found.seq}:{found.hash}")
         return ""
 
 
