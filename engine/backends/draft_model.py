@@ -21,13 +21,13 @@ log = logging.getLogger("engine")
 
 FIRST_COMPARED = 5  # token ids below it may differ, as in llama-server
 MOST_EXTRA = 128  # tokens by which vocabularies may differ in size, as in llama-server
-NEEDS_TARGET = ("dflash", "eagle3")  # they read hidden states of the target, see docs/drafts.md
+NEEDS_TARGET = ("dflash", "eagle3", "dspark")  # they read hidden states of the target, see docs/drafts.md
 
 
 def why_unfit(model: Any, texts: Sequence[bytes]) -> str:
     """Why a loaded model cannot draft for a target with these token texts, in a sentence; nothing when it can."""
     architecture = str(model.metadata().get("general.architecture", ""))
-    if architecture.split("-")[0] in NEEDS_TARGET:
+    if architecture.startswith(NEEDS_TARGET):
         return (
             f"a draft of the architecture {architecture} reads hidden states of its target, which the binding does not hand out"
         )
