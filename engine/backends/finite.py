@@ -44,9 +44,9 @@ class Probe:
     greater (NaN throughout, or minus infinity) leaves it there; with the winner put far below too, only infinity wins again. What
     it does not see: NaN at some tokens alone, which takes a row of the output weights, not a state, that is not a number.
 
-    A row that was drawn from `in_graph` answers every chain with that draw, so it is read: 20 milliseconds for 262,000 tokens. Of
-    a task's first row the draw itself tells: llama.cpp's argmax stays at the first token where nothing compares as greater, and
-    goes on to the last where all are alike.
+    A row that was drawn from `in_graph` answers every chain with that draw, and reading it takes 20 milliseconds for 262,000
+    tokens. But the draw itself tells: llama.cpp's argmax stays at the first token where nothing compares as greater, and goes on
+    to the last where all are alike. Only a row with one of these two as its draw is read.
     """
 
     def __init__(self, n_vocab: int, *, in_graph: bool = False) -> None:
@@ -59,10 +59,10 @@ class Probe:
         chain.add_greedy()
         return chain
 
-    def is_finite(self, context: Any, row: int, *, first: bool = False) -> bool:
+    def is_finite(self, context: Any, row: int) -> bool:
         drawn = context.sampled_token_ith(row) if self._in_graph else None
         if drawn is not None:
-            return (first and drawn not in (0, self._n_vocab - 1)) or _has_numbers(context.get_logits_ith(row))
+            return drawn not in (0, self._n_vocab - 1) or _has_numbers(context.get_logits_ith(row))
         best: int = self._greedy.sample(context, row)
         if best == 0:
             return False
@@ -84,7 +84,7 @@ class CheckedSampler:
         self.is_new = True  # nothing was drawn yet
 
     def sample(self, context: Any, row: int) -> int:
-        if not self._probe.is_finite(context, row, first=self.is_new):
+        if not self._probe.is_finite(context, row):
             raise NotFinite
         self.is_new = False
         if not self._always:
