@@ -1,7 +1,7 @@
 """llama.cpp through cyllama: one context, one sequence for each slot, one sampler chain for each task.
 
-Beside `loading`, `modes`, `samplers`, `in_graph`, `draft_model` and `finite` the only module that imports the binding. Defaults are
-llama-server's, so that both compare on equal terms.
+Beside `loading`, `modes`, `samplers`, `in_graph`, `draft_model` and `finite` the only module that imports the binding. Defaults
+are llama-server's, so that both compare on equal terms.
 """
 
 from __future__ import annotations
