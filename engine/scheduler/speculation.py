@@ -21,7 +21,7 @@ from engine.scheduler.slots import UNLIMITED, Slot
 UNKNOWN_PRICE = 0.5  # of a drafted token, in tokens without drafts, before it was measured
 SAMPLES = 9  # batches that a price is taken from, by their median
 FADING = 0.9  # weight of what was seen before, with each token more
-LONGEST_WAIT = 8  # tokens between two looks into a text that never repeats itself
+LONGEST_WAIT = 16  # tokens between two looks into a text that never repeats itself
 LONGEST_REST = 128  # tokens between two tries of a draft model that does not pay
 LIKELY = 0.75  # a chance of being right with which a guess is worth a try whatever drafts have cost
 TRY_AFTER = 64  # likely guesses that were not drafted
@@ -215,7 +215,7 @@ class Speculation:
         found = drafter.index.propose(self._policy.speculative_n_max)
         if not found:
             drafter.misses += 1
-            drafter.rest = min(LONGEST_WAIT, drafter.misses // 4)
+            drafter.rest = min(LONGEST_WAIT, drafter.misses)
             return ()
         drafter.misses = 0
         drafter.guess = found
