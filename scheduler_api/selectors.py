@@ -31,9 +31,7 @@ def live_states(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     return live.read_many(list(ids))
 
 
-def policy_changes(
-    server: Server | None = None, limit: int = 100, within: QuerySet[Server] | None = None
-) -> list[PolicyChange]:
+def policy_changes(server: Server | None = None, limit: int = 100, within: QuerySet[Server] | None = None) -> list[PolicyChange]:
     """Newest first; `within` as in list_servers."""
     rows = PolicyChange.objects.select_related("server", "actor")
     if within is not None:

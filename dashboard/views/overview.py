@@ -50,7 +50,9 @@ def _context(request: HttpRequest) -> dict[str, object]:
     within = roles.visible(request.user)
     servers = selectors.list_servers(within)
     states = selectors.live_states([server.pk for server in servers])
-    active = {run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS, within=within)) if run.active and run.server_id}
+    active = {
+        run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS, within=within)) if run.active and run.server_id
+    }
     ids = [server.pk for server in servers]
     alerts, drifts = open_by_server(ids), open_drifts(ids)
     beside = {pk: made.Beside(alerts.get(pk), drifts.get(pk)) for pk in ids}
