@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from typing import Any
 
 from celery.signals import worker_ready, worker_shutting_down
 from django.db import close_old_connections
+from kombu.exceptions import OperationalError
 
 from workers import alerting, reaping, shardrun, steps
 from workers.app import app
@@ -35,7 +37,8 @@ def reap() -> list[int]:
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
 def reap_at_start(**_: object) -> None:
-    reap.apply_async(expires=30)
+    with contextlib.suppress(OperationalError):  # a worker that is ended while it starts has no broker any more; beat asks again
+        reap.apply_async(expires=30, retry=False)
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

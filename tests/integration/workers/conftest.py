@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import connections
 
 from scheduler_api.models import Server, ServerKind
@@ -53,6 +54,7 @@ class WorkerProcess:
             "SLOTBOARD_VAR_DIR": str(folder),
             "DATABASE_URL": f"sqlite:///{database}",
             "REDIS_URL": broker,
+            "SLOTBOARD_CREDENTIAL_KEYS": ",".join(settings.CREDENTIAL_KEYS),  # its folder is its own, its database is not
         }
         command = [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "-B", "--scheduler", "celery.beat:Scheduler"]
         options = ["--without-gossip", "--without-mingle", "--concurrency", str(slots), "--loglevel", "INFO"]
