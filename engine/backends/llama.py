@@ -15,6 +15,7 @@ from typing import Any
 
 from cyllama.llama import llama_cpp
 
+from engine.backends import saved_slots
 from engine.backends.base import BackendError, BackendOptions, DraftInfo, KvFull
 from engine.backends.draft_model import DraftModel, why_unfit
 from engine.backends.drafted import DraftCheck
@@ -24,6 +25,7 @@ from engine.backends.leftover import Leftover
 from engine.backends.loading import describe, load_draft, load_model, make_context
 from engine.backends.modes import Modes, check_rank_head, describe_adapter, load_adapters
 from engine.backends.samplers import SamplerContext, check_grammar, make_sampler, schema_grammar, spells_bytes, token_probs
+from engine.backends.vocabulary import Vocabulary
 from engine.scheduler.plan import Entry, EntryKind, Outcome, Plan, Shift, Start, TokenProbs, Vectors
 
 _Output = tuple[int, Entry]  # a batch row that gets sampled for the entry's slot and for those it is copied to
@@ -52,11 +54,8 @@ class LlamaBackend:
         self._batch = llama_cpp.LlamaBatch(n_tokens=self._context.n_batch, embd=0, n_seq_max=1)
         self._sequences = [[slot] for slot in range(options.n_slots)]
         self._samplers: list[llama_cpp.LlamaSampler | CheckedSampler | None] = [None] * options.n_slots
-        # Every token's text as one lookup: an answer repeats its whole prompt, and tens of thousands of calls would take the GIL
-        # away from the loop thread for that long.
-        self._texts: list[bytes] = [self._vocab.token_to_bytes(token, 0, True) for token in range(self.info.n_vocab)]
-        self._pieces: dict[int, bytes] = {}
-        spells, info = spells_bytes(self._texts), self.info
+        self._words = Vocabulary(self._vocab, self.info.n_vocab)
+        spells, info = spells_bytes(self._words.texts), self.info
         self._sampling = SamplerContext(self._vocab, info.n_vocab, info.eog, info.n_ctx_slot, spells)
         self._in_graph = InGraph(self._context, self._sampling)
         unified, in_graph = info.kv_mode == "unified", not self._in_graph.is_off
@@ -68,6 +67,25 @@ class LlamaBackend:
         if self._draft is not None:
             self._open_draft(self._draft, options)
         self._check = DraftCheck(self._context, self._batch, self._samplers, self._n_probs, self._probs_of, self._sieve)
+
+    def _open_draft(self, model: llama_cpp.LlamaModel, options: BackendOptions) -> None:
+        """A draft model that cannot draft for this target stays loaded and does nothing; the policy `draft` says why."""
+        why = why_unfit(model, self._words.texts)
+        if not why:
+            self._draft_model = DraftModel(model, options, self.info.eog, self.info.n_vocab)
+            self.info = replace(self.info, draft_model=True)
+        elif self.info.draft is not None:
+            logging.getLogger("engine").warning("Nothing is drafted by %s: %s", self.info.draft.path, why)
+            self.info = replace(self.info, draft_unfit=why)
+
+    def run(self, plan: Plan) -> Outcome:
+        if self._draft_model is None:
+            return self._run(plan)
+        self._draft_model.follow(plan)
+        outcome = self._run(plan)
+        if plan.wishes:
+            outcome.drafts = self._draft_model.draft(plan, outcome)
+        return outcome
 
     def _run(self, plan: Plan) -> Outcome:
         errors: dict[int, str] = {}
@@ -91,25 +109,6 @@ class LlamaBackend:
             tokens = self._sample(outputs, errors)
             outcome = Outcome(tokens, errors, self._probabilities(outputs, tokens, errors) if self._wants_probs else None)
         return self._sieved(plan, outcome) if errors else outcome
-
-    def _open_draft(self, model: llama_cpp.LlamaModel, options: BackendOptions) -> None:
-        """A draft model that cannot draft for this target stays loaded and does nothing; the policy `draft` says why."""
-        why = why_unfit(model, self._texts)
-        if not why:
-            self._draft_model = DraftModel(model, options, self.info.eog, self.info.n_vocab)
-            self.info = replace(self.info, draft_model=True)
-        elif self.info.draft is not None:
-            logging.getLogger("engine").warning("Nothing is drafted by %s: %s", self.info.draft.path, why)
-            self.info = replace(self.info, draft_unfit=why)
-
-    def run(self, plan: Plan) -> Outcome:
-        if self._draft_model is None:
-            return self._run(plan)
-        self._draft_model.follow(plan)
-        outcome = self._run(plan)
-        if plan.wishes:
-            outcome.drafts = self._draft_model.draft(plan, outcome)
-        return outcome
 
     def _run_drafted(self, plan: Plan, errors: dict[int, str]) -> Outcome:
         for entry in plan.entries:
@@ -287,35 +286,20 @@ class LlamaBackend:
             self._draft_model.forget(slot)
 
     def save(self, slot: int, tokens: Sequence[int], path: Path) -> None:
-        """The file is one that llama-server reads too."""
-        part = path.with_name(path.name + ".part")
-        try:
-            if not self._context.memory_seq_rm(slot, len(tokens), -1):
-                raise BackendError("this model's memory holds more than the slot's tokens and cannot drop the rest")
-            self._context.save_state_seq_file(str(part), slot, list(tokens))
-            part.replace(path)
-        except (OSError, ValueError, RuntimeError) as error:
-            part.unlink(missing_ok=True)
-            raise BackendError(f"the slot could not be saved: {error}") from error
+        saved_slots.save(self._context, slot, tokens, path)
 
     def restore(self, slot: int, path: Path) -> list[int]:
         try:
-            tokens: list[int] = self._context.load_state_seq_file(str(path), slot, self.info.n_ctx_slot)
-        except (OSError, ValueError, RuntimeError) as error:
+            return saved_slots.restore(self._context, slot, path, self.info.n_ctx_slot)
+        except BackendError:
             self.clear(slot)
-            raise BackendError("the file is no saved slot of this model, or there is no room for it in the KV cache") from error
-        return tokens
+            raise
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool = True) -> list[int]:
-        tokens: list[int] = self._vocab.tokenize(text, add_special, parse_special)
-        return tokens
+        return self._words.tokenize(text, add_special=add_special, parse_special=parse_special)
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        """As llama-server does: special tokens show their text, bytes that form no character become U+FFFD."""
-        if tokens:
-            self._known(min(tokens))
-            self._known(max(tokens))
-        return b"".join(map(self._texts.__getitem__, tokens)).decode("utf-8", "replace")
+        return self._words.detokenize(tokens)
 
     def check_grammar(self, grammar: str) -> None:
         check_grammar(grammar, self._sampling)
@@ -324,15 +308,7 @@ class LlamaBackend:
         return schema_grammar(schema)
 
     def piece(self, token: int) -> bytes:
-        known = self._pieces.get(token)
-        if known is None:
-            known = self._pieces[token] = self._vocab.token_to_bytes(self._known(token))
-        return known
-
-    def _known(self, token: int) -> int:
-        if 0 <= token < self.info.n_vocab:
-            return token
-        raise ValueError(f"token {token} is not in the vocabulary of {self.info.n_vocab}")
+        return self._words.piece(token)
 
     def close(self) -> None:
         self._in_graph.close()
