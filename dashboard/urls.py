@@ -17,6 +17,7 @@ from dashboard.views import (
     history,
     importing,
     launch,
+    metrics,
     overview,
     policies,
     policy_files,
@@ -97,5 +98,6 @@ urlpatterns = [
     path("experiments/<int:pk>/export.html", exports.run_export, {"form": "html"}, name="run-export-html"),
     path("api/", api.urls),
     path("", include("dashboard.people.urls")),
+    path("metrics", metrics.metrics, name="metrics"),
     path("health/", auth.health, name="health"),
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from scheduler_api.models import Server
 from workers import load_results, side_by_side
@@ -35,6 +35,12 @@ def list_runs(server: Server | None = None, limit: int = 100, within: QuerySet[S
     if server is not None:
         rows = rows.filter(server=server)
     return list(rows[:limit])
+
+
+def count_by_state(within: QuerySet[Server]) -> dict[str, int]:
+    """How many runs of these servers are in each state that any is in."""
+    rows = Run.objects.filter(server__in=within).order_by().values_list("state").annotate(n=Count("pk"))
+    return dict(rows)
 
 
 def get_run(pk: int) -> Run:

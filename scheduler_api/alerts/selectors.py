@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from scheduler_api.alerts import outbox
 from scheduler_api.alerts.kinds import SEVERITY_RANK, Kind
-from scheduler_api.alerts.models import Alert, Delivery, Recipient, Rule, Silence
+from scheduler_api.alerts.models import Alert, Delivery, Outcome, Recipient, Rule, Silence
 from scheduler_api.models import Server
 
 
@@ -79,6 +79,17 @@ class Open:
     count: int
     severity: str
     kind: str
+
+
+def count_by_severity(within: QuerySet[Server]) -> dict[str, int]:
+    """Open ones of these servers and of none, for each severity that any has."""
+    rows = Alert.objects.filter(Q(server=None) | Q(server__in=within), closed_at=None)
+    return dict(rows.order_by().values_list("severity").annotate(n=Count("pk")))
+
+
+def waiting_messages() -> int:
+    """Messages that are still to be sent, or are being sent."""
+    return Delivery.objects.filter(outcome__in=(Outcome.PENDING, Outcome.SENDING)).count()
 
 
 def open_by_server(ids: Iterable[int]) -> dict[int, Open]:

@@ -54,6 +54,11 @@ def find(search: Search) -> QuerySet[AuditEntry]:
     return rows
 
 
+def length() -> int:
+    """Rows of the whole trail: it never shrinks."""
+    return AuditEntry.objects.count()
+
+
 def nouns() -> list[str]:
     """What rows are about: the first words of their actions."""
     actions = AuditEntry.objects.order_by("action").values_list("action", flat=True).distinct()

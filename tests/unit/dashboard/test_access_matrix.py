@@ -53,6 +53,7 @@ overview-cards GET {LISTS}
 rail GET {LISTS}
 definitions GET {LISTS}
 health GET {PUBLIC}
+metrics GET {API_LISTS}
 
 server-add GET {ADMINS}
 server-add POST {ADMINS}
