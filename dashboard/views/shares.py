@@ -146,6 +146,8 @@ PARTS: dict[str, Callable[[HttpRequest, int], HttpResponse]] = {
 def shared_part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
     """What the live page asks for when its range is not now: the same figures as the API gives a viewer."""
     link = links.opened_with(pk, request.COOKIES)
+    if link is None and links.cookie_name(pk) in request.COOKIES:
+        return JsonResponse({"detail": "This link has ended."}, status=410)
     if link is None or link.server_id is None:
         raise Http404("Not here.")
     request.slotboard_access = links.access_of(link)  # type: ignore[attr-defined]

@@ -58,7 +58,7 @@ def page(stack: Stack, chromium: Browser, console: list[str]) -> Iterator[Page]:
 
     def note(message: ConsoleMessage) -> None:
         if message.type == "error" and not message.text.startswith(ABORTED):
-            console.append(message.text)
+            console.append(f"{message.text} {message.location.get('url', '')}".rstrip())
 
     page.on("console", note)
     page.on("pageerror", lambda error: console.append(str(error)))

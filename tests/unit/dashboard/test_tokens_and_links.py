@@ -224,7 +224,8 @@ def test_a_link_that_has_ended_shows_nothing(operator: User, server: Server, end
     client = opened(link, secret)
     end(link)
     assert "This link has ended" in client.get(reverse("shared", args=[link.pk])).text
-    assert client.get(reverse("shared-part", args=[link.pk, "detail"])).status_code == 404
+    assert client.get(reverse("shared-part", args=[link.pk, "detail"])).status_code == 410
+    assert Client().get(reverse("shared-part", args=[link.pk, "detail"])).status_code == 404
     assert client.post(reverse("shared-open", args=[link.pk]), {"secret": secret}).status_code == 403
 
 

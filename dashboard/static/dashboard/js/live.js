@@ -45,7 +45,12 @@ function told(state) {
   pending = state;
 }
 
-const feed = new Feed(script.dataset.feed, { told, status: (kind, text) => status.tell(kind, text) });
+function heard(kind, text) {
+  status.tell(kind, text);
+  if (kind === "closed") board?.end();
+}
+
+const feed = new Feed(script.dataset.feed, { told, status: heard });
 
 // The range or the pause has changed.
 function turned() {

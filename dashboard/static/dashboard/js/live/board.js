@@ -40,7 +40,12 @@ export class Board {
     if (view.live) this.history.reach(view.range.span);
     this.stall.draw();
     setTimeout(() => this.map.fill(this.now()), 400);
-    setInterval(() => this.#fetchRuns(), RUNS_EVERY_MS);
+    this.asking = setInterval(() => this.#fetchRuns(), RUNS_EVERY_MS);
+  }
+
+  // The feed has ended for good (logged out, link revoked): nothing more is asked for by itself.
+  end() {
+    clearInterval(this.asking);
   }
 
   // Each new state, whatever is shown.
