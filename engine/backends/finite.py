@@ -32,8 +32,8 @@ def all_finite(rows: Iterable[Iterable[float]]) -> bool:
     return math.isfinite(sum(map(sum, rows)))
 
 
-def _has_numbers(row: Sequence[float]) -> bool:
-    """Tokens that a task has banned in the graph are minus infinity there."""
+def has_numbers(row: Sequence[float]) -> bool:
+    """Of a row that was drawn from in the graph: tokens that a task has banned there are minus infinity."""
     return sum(row) < math.inf and max(row) > -math.inf
 
 
@@ -62,7 +62,7 @@ class Probe:
     def is_finite(self, context: Any, row: int) -> bool:
         drawn = context.sampled_token_ith(row) if self._in_graph else None
         if drawn is not None:
-            return drawn not in (0, self._n_vocab - 1) or _has_numbers(context.get_logits_ith(row))
+            return drawn not in (0, self._n_vocab - 1) or has_numbers(context.get_logits_ith(row))
         best: int = self._greedy.sample(context, row)
         if best == 0:
             return False

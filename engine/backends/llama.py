@@ -122,7 +122,7 @@ class LlamaBackend:
         return self._sieved(plan, outcome) if errors else outcome
 
     def _draw_outside(self, slot: int) -> None:
-        if (chain := self._in_graph.outside(slot)) is not None:
+        if (chain := self._in_graph.outside_for_draft(slot)) is not None:
             self._samplers[slot] = chain
 
     def _shift(self, shifts: Sequence[Shift], errors: dict[int, str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,33 @@ def test_a_child_draws_from_its_parents_row(inside: LlamaBackend, outside: Llama
         found.append(backend.run(Plan(1, (starts[0],), (entry,), (starts[1],), group=Group())))
     assert found[0] == found[1]
     assert found[0].tokens[0] == found[0].tokens[1]
+
+
+ENDLESS = SamplingParams(temperature=0, ignore_eos=True)
+
+
+def end_with(backend: LlamaBackend, tokens: Iterable[int]) -> None:
+    """As if these tokens ended the model's texts."""
+    backend._sampling = backend._in_graph._sampling = replace(backend._sampling, eog=frozenset(tokens), shared={})
+
+
+def test_ends_of_texts_are_passed_over(inside: LlamaBackend, outside: LlamaBackend) -> None:
+    plain = answers(outside, [GREEDY, GREEDY, None])
+    for backend in (inside, outside):
+        end_with(backend, (plain[0][2], plain[1][0]))
+    wishes: Wishes = [ENDLESS, ENDLESS, GREEDY]
+    found = answers(inside, wishes)
+    assert found == answers(outside, wishes)
+    assert [found[slot][:3] == plain[slot][:3] for slot in (0, 1)] == [False, False]
+    assert attached(inside) == {0, 1, 2}
+
+
+def test_a_text_that_wants_to_end_is_drawn_outside(inside: LlamaBackend, outside: LlamaBackend) -> None:
+    for backend in (inside, outside):
+        end_with(backend, range(0, backend.info.n_vocab - 1))  # all but one
+    found = answers(inside, [ENDLESS, GREEDY], n=in_graph.MOST_REDRAWN)
+    assert found[0] == [inside.info.n_vocab - 1] * in_graph.MOST_REDRAWN
+    assert attached(inside) == {1}
+    assert found == answers(outside, [ENDLESS, GREEDY], n=in_graph.MOST_REDRAWN)
+    assert answers(inside, [ENDLESS], n=3)[0] == found[0][:3]
+    assert attached(inside) == {0, 1}, "the next task starts in the graph again"
