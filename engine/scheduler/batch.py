@@ -75,14 +75,15 @@ def add_prompts(
     if leader is not None:
         order = sorted(order, key=lambda slot: slot is not leader)
     equal = equal or policy.prefill_order is PrefillOrder.FAIR
-    division = divide(order, config.n_batch - draft.n_tokens, draft.group, chunk=policy.prefill_chunk, equal=equal)
+    room, chunk = config.n_batch - draft.n_tokens, policy.prefill_chunk
+    division = divide(order, room, draft.group, chunk=chunk, equal=equal, stops=config.prompt_stops)
     if division.takes and draft.anchor is None:
         first = division.takes[0].slot
         draft.group, draft.anchor = first.group, first.id
     for take in division.takes:
         _add_prompt(draft, take, slots, now)
         draft.n_tokens += take.n
-    _explain(draft, division, config.n_batch, policy.prefill_chunk or 0, now)
+    _explain(draft, division, config.n_batch, chunk or 0, now)
     return next_cursor(cursor, division.takes, policy)
 
 

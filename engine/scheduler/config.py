@@ -15,6 +15,8 @@ class SchedulerConfig:
     `context_shift`: a slot that is full while it generates forgets a part of its text instead of ending its task.
     `can_draft`: the memory can take drafted tokens back; `draft_model`: one is loaded beside the model;
     `draft_unfit`: why the one that was asked for cannot draft.
+    `prompt_stops`: tokens before a prompt's end at which a batch takes no more of it, as servers do whose memory can only go back
+    to checkpoints (hybrid models). llama.cpp's backend needs none; a simulation of such a server does.
     """
 
     n_slots: int
@@ -32,6 +34,7 @@ class SchedulerConfig:
     can_draft: bool = True
     draft_model: bool = False
     draft_unfit: str = ""
+    prompt_stops: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.n_slots < 0:

@@ -64,13 +64,21 @@ class Division:
     too_big: list[tuple[Slot, int]] = field(default_factory=list)  # atomic, and the room that was left for it
 
 
-def divide(order: Sequence[Slot], room: int, group: Group | None, *, chunk: int | None, equal: bool) -> Division:
+def divide(
+    order: Sequence[Slot],
+    room: int,
+    group: Group | None,
+    *,
+    chunk: int | None,
+    equal: bool,
+    stops: tuple[int, ...] = (),
+) -> Division:
     """Divides `room` tokens, or the smaller `chunk`, among the slots of one group: the given one, else that of the first slot
     that takes any.
 
     Greedy: each slot in turn takes all it can use. Equal: each takes an equal part of what is left, and what the later ones
     leave goes back to those that can use more, so no room is wasted while somebody has work. An atomic prompt is not cut: it
-    may exceed the chunk, never the room.
+    may exceed the chunk, never the room. `stops`: see `SchedulerConfig.prompt_stops`.
     """
     division = Division()
     fitting: list[Slot] = []
@@ -82,11 +90,19 @@ def divide(order: Sequence[Slot], room: int, group: Group | None, *, chunk: int 
         else:
             division.mismatched.append(slot)
     budget = room if chunk is None or chunk > room else chunk
-    _deal(fitting, budget, room - budget, division, equal=equal)
+    _deal(fitting, budget, room - budget, division, equal=equal, stops=stops)
     return division
 
 
-def _deal(order: Sequence[Slot], room: int, beyond: int, division: Division, *, equal: bool) -> None:
+def _deal(
+    order: Sequence[Slot],
+    room: int,
+    beyond: int,
+    division: Division,
+    *,
+    equal: bool,
+    stops: tuple[int, ...],
+) -> None:
     """`room` is what prompts may use, `beyond` what only an atomic one may use when the room is not enough for it."""
     hungry: list[Take] = []
     takes = division.takes
@@ -103,6 +119,8 @@ def _deal(order: Sequence[Slot], room: int, beyond: int, division: Division, *, 
             beyond -= max(0, left - room)
             room = max(0, room - left)
         else:
+            if stops:
+                left = _to_stop(left, stops)
             most = -(-room // sharers) if equal else room
             take = Take(slot, left if left < most else most, left)
             room -= take.n
@@ -111,6 +129,10 @@ def _deal(order: Sequence[Slot], room: int, beyond: int, division: Division, *, 
                 hungry.append(take)
         sharers -= 1
     _give_back(hungry, room)
+
+
+def _to_stop(left: int, stops: tuple[int, ...]) -> int:
+    return left - max((stop for stop in stops if stop < left), default=0)
 
 
 def _give_back(hungry: list[Take], room: int) -> None:

@@ -97,3 +97,17 @@ class TestChunk:
         made = Bench.make(policy={"prefill_chunk": 2})
         made.submit(0, 6, group=EMBEDDING)
         assert rows(made) == "s0:6"
+
+
+class TestPromptStops:
+    def test_a_batch_ends_there_and_others_get_the_room(self) -> None:
+        made = Bench.make(prompt_stops=(10, 2))
+        for slot, n in ((0, 24), (1, 4)):
+            made.submit(slot, n)
+        assert rows(made) == "s0:8 | s0:6 s1:2 | s0:8 | s0:2 s1:2"
+
+    def test_equal_shares_know_of_them(self) -> None:
+        made = Bench.make(policy={"prefill_order": "fair"}, prompt_stops=(2,))
+        for slot in (0, 1):
+            made.submit(slot, 5)
+        assert rows(made) == "s0:3 s1:3 | s1:2 s0:2"
