@@ -14,7 +14,7 @@ from dashboard import present
 from dashboard.present import State
 
 HUES = 8
-KINDS = {"engine": "engine", "llama_server": "llama-server", "vllm": "vLLM"}
+KINDS = {"engine": "engine", "llama_server": "llama-server", "vllm": "vLLM", "openai": "OpenAI-compatible"}
 CANNOT = "This server cannot switch policies"
 ORDER_OF_STATES = ("generating", "prompt", "held", "waiting", "queued", "idle")
 SHORT_NAMES = {

@@ -10,7 +10,7 @@ class ServerForm(forms.Form):
     base_url = forms.CharField(
         label="Address",
         max_length=300,
-        help_text="The root of its HTTP interface.",
+        help_text="The root of its HTTP interface, with or without the /v1 of OpenAI-compatible ones.",
         widget=forms.TextInput(attrs={"placeholder": "http://127.0.0.1:8080", "inputmode": "url", "spellcheck": "false"}),
     )
     kind = forms.ChoiceField(
@@ -19,8 +19,15 @@ class ServerForm(forms.Form):
             ("engine", "Slotboard engine"),
             ("llama_server", "llama-server"),
             ("vllm", "vLLM"),
+            ("openai", "OpenAI-compatible server"),
         ],
         help_text="A kind named here is taken on trust, so a server that is down can be registered too.",
+    )
+    model = forms.CharField(
+        required=False,
+        max_length=200,
+        help_text="What requests of experiments name, for vLLM and OpenAI-compatible servers. Empty: the first that it lists.",
+        widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
     )
     api_key = forms.CharField(
         label="Key",

@@ -12,18 +12,20 @@ class ServerKind(models.TextChoices):
     ENGINE = "engine", "Slotboard engine"
     LLAMA_SERVER = "llama_server", "llama-server"
     VLLM = "vllm", "vLLM"
+    OPENAI = "openai", "OpenAI-compatible server"
 
 
 class Server(models.Model):
     """An inference server that an admin registered. `api_key` is sent to the origin of `base_url` alone and never shown again.
 
     `quiet` leaves an idle server alone, at the price of seeing late that it became busy: asking some servers for their slots
-    keeps them from going to sleep.
+    keeps them from going to sleep. `model`: what requests to an OpenAI-compatible server name; empty: the first that it lists.
     """
 
     name = models.CharField(max_length=80, unique=True)
     kind = models.CharField(max_length=20, choices=ServerKind.choices)
     base_url = models.CharField(max_length=300)
+    model = models.CharField(max_length=200, blank=True, default="")
     api_key = SealedField(bound_to="base_url", blank=True, default="")
     enabled = models.BooleanField(default=True)
     quiet = models.BooleanField(default=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from django.contrib.auth.models import User
@@ -12,16 +12,20 @@ from scheduler_api import audit, wire
 from scheduler_api.exceptions import RegistrationRefused
 from scheduler_api.kinds.engine import offers_scheduler
 from scheduler_api.kinds.llama_state import METRICS_OFF, SLOTS_OFF
+from scheduler_api.kinds.openai_state import NO_SLOTS, listed
 from scheduler_api.kinds.vllm_metrics import looks_like
 from scheduler_api.kinds.vllm_state import NO_METRICS, OTHERS
 from scheduler_api.models import Server, ServerKind
 from scheduler_api.targets import Target, check_host, clean_url, origin_of
 
-type KindChoice = Literal["auto", "engine", "llama_server", "vllm"]
+type KindChoice = Literal["auto", "engine", "llama_server", "vllm", "openai"]
 
 PROBE_S = 5.0
+#: Kinds whose requests name a model, and whose addresses are often given with the `/v1` of their routes.
+OF_V1 = (ServerKind.VLLM, ServerKind.OPENAI)
 _KEY_NEEDED = "The server asks for a key; give it with the registration."
 _LOADING = "The server still loads its model, and does not tell yet what it is; try again, or name its kind."
+AS_OPENAI = "Named as an OpenAI-compatible server it can be loaded all the same, and is watched for whether it answers."
 _KEY_REFUSED = "The server does not accept this key."
 
 
@@ -40,7 +44,7 @@ class Probe:
 
 def probe(base_url: str, api_key: str = "") -> Probe:
     """Asks an address what it is. Raises RegistrationRefused for an address that may not be asked, ServerUnreachable."""
-    url = clean_url(base_url)
+    url = _root(clean_url(base_url))
     check_host(url)
     target = Target(url, api_key)
     answer = wire.call(target, "GET", "/scheduler", read_s=PROBE_S)
@@ -53,7 +57,9 @@ def probe(base_url: str, api_key: str = "") -> Probe:
         return _probe_llama_server(target)
     if health.status == 200:
         return _probe_by_metrics(target)
-    return Probe("", f"Something answers there (status {answer.status}), but none of the servers that are known here.")
+    return _probe_by_models(target) or Probe(
+        "", f"Something answers there (status {answer.status}), but none of the servers that are known here."
+    )
 
 
 def _refusal(answer: wire.Answer, api_key: str) -> Probe | None:
@@ -71,6 +77,8 @@ def _probe_llama_server(target: Target) -> Probe:
     answer = wire.call(target, "GET", "/props", read_s=PROBE_S)
     if (refusal := _refusal(answer, target.api_key)) is not None:
         return refusal
+    if answer.status != 200 and (other := _probe_by_models(target)) is not None:
+        return other
     props = _object(answer)
     if props.get("role") == "router":
         return Probe(ServerKind.LLAMA_SERVER, "A llama-server that routes to several models, watched by polling.")
@@ -88,11 +96,31 @@ def _probe_by_metrics(target: Target) -> Probe:
     if whose == "vLLM":
         return Probe(ServerKind.VLLM, "A vLLM, which is watched through /metrics.")
     if whose:
-        return Probe("", OTHERS.format(whose=whose))
-    models = _object(wire.call(target, "GET", "/v1/models", read_s=PROBE_S)).get("data")
-    if isinstance(models, list) and any(isinstance(each, dict) and each.get("owned_by") == "vllm" for each in models):
-        return Probe(ServerKind.VLLM, "A vLLM.", missing=(NO_METRICS.format(status=answer.status),))
-    return Probe("", "Something answers /health there, but neither its metrics nor its models tell what it is.")
+        return Probe("", f"{OTHERS.format(whose=whose)} {AS_OPENAI}", "kind")
+    found = _probe_by_models(target)
+    if found is not None and found.kind == ServerKind.VLLM:
+        return replace(found, missing=(NO_METRICS.format(status=answer.status),))
+    return found or Probe("", "Something answers /health there, but neither its metrics nor its models tell what it is.")
+
+
+def _probe_by_models(target: Target) -> Probe | None:
+    """By what it lists under /v1/models; None when that is no such list."""
+    answer = wire.call(target, "GET", "/v1/models", read_s=PROBE_S)
+    if (refusal := _refusal(answer, target.api_key)) is not None:
+        return refusal
+    models = listed(answer)
+    if models is None:
+        return None
+    owners = {each.get("owned_by") for each in models}
+    if "vllm" in owners:
+        return Probe(ServerKind.VLLM, "A vLLM.")
+    if "llamacpp" in owners:
+        return Probe(ServerKind.LLAMA_SERVER, "A llama-server, which is watched by polling.")
+    return Probe(ServerKind.OPENAI, "An OpenAI-compatible server, of which it is known whether it answers.", missing=(NO_SLOTS,))
+
+
+def _root(url: str) -> str:
+    return url.removesuffix("/v1")
 
 
 def _object(answer: wire.Answer) -> dict[str, Any]:
@@ -115,10 +143,12 @@ def register(
     by: User | None = None,
     *,
     quiet: bool = False,
+    model: str = "",
 ) -> Server:
     """Keeps a server. With kind "auto" it must answer, and its answer decides; a named kind is taken on trust.
 
-    Raises RegistrationRefused (`field` names the input at fault) and ServerUnreachable.
+    `model`: what requests to an OpenAI-compatible server name, in place of the first that it lists. An address with the `/v1` of
+    its routes is taken without it. Raises RegistrationRefused (`field` names the input at fault) and ServerUnreachable.
     """
     name = name.strip()
     if not name or len(name) > 80:
@@ -128,9 +158,17 @@ def register(
     url = clean_url(base_url)
     check_host(url)
     chosen = _detected(url, api_key) if kind == "auto" else ServerKind(kind)
+    url = _root(url) if kind == "auto" or chosen in OF_V1 else url
+    model = model.strip()
+    if model and (chosen not in OF_V1 or len(model) > 200):
+        raise RegistrationRefused(
+            "A model is named for vLLM and OpenAI-compatible servers alone, in at most 200 characters.", "model"
+        )
     try:
         with transaction.atomic():
-            server = Server.objects.create(name=name, kind=chosen, base_url=url, api_key=api_key, created_by=by, quiet=quiet)
+            server = Server.objects.create(
+                name=name, kind=chosen, base_url=url, api_key=api_key, model=model, created_by=by, quiet=quiet
+            )
             audit.record("server.registered", name, server=server, actor=by, after=_told(server))
             return server
     except IntegrityError:
@@ -147,6 +185,7 @@ def _detected(url: str, api_key: str) -> str:
 def move(server: Server, base_url: str, api_key: str | None = None) -> Server:
     """Gives a server another address. A key belongs to one origin: a new one needs the key given again."""
     url = clean_url(base_url)
+    url = _root(url) if server.kind in OF_V1 else url
     check_host(url)
     if origin_of(url) != origin_of(server.base_url):
         server.api_key = api_key or ""
@@ -162,4 +201,5 @@ def move(server: Server, base_url: str, api_key: str | None = None) -> Server:
 
 def _told(server: Server) -> dict[str, Any]:
     """What the audit trail keeps of a registration; of a key only whether there is one."""
-    return {"kind": server.kind, "base_url": server.base_url, "quiet": server.quiet, "has_key": bool(server.api_key)}
+    told = {"kind": server.kind, "base_url": server.base_url, "quiet": server.quiet, "has_key": bool(server.api_key)}
+    return told | {"model": server.model} if server.model else told

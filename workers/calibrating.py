@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from workers import speaking
 from workers.errors import RunFailed
 from workers.load.alone import alone_plan
+from workers.load.openai import Manner, says_ids
 from workers.load.planned import Piece, Plan, Planned, Scaling
-from workers.load.reading import Outcome
+from workers.load.reading import Answer, Outcome
 from workers.models import Block
 from workers.records import add_records
 from workers.sending import Sender
 
 PROBE_TOKENS = 1024  # of the prompt that measures the server's speed
-COUNTED_WORDS = 32
 
 
 def speed(sender: Sender, block: Block, limit_s: float) -> float:
@@ -30,13 +31,16 @@ def speed(sender: Sender, block: Block, limit_s: float) -> float:
     return max(1.0, computed / max(seconds, 1e-6))
 
 
-def tokens_a_word(sender: Sender, limit_s: float) -> float | None:
-    """From two lengths, so that what a chat template puts around the text does not count; None where the server does not say."""
-    plans = (Plan(_one_after_the_other(n)[:1], ()) for n in (COUNTED_WORDS, 3 * COUNTED_WORDS))
-    few, many = (sender.send(plan, limit_s).records[0].answer for plan in plans)
-    if few.n_prompt is None or many.n_prompt is None or many.n_prompt <= few.n_prompt:
-        return None
-    return (many.n_prompt - few.n_prompt) / (2 * COUNTED_WORDS)
+def manner(sender: Sender, limit_s: float) -> Manner:
+    """How the OpenAI-compatible server wants to be spoken to, which the sender does from now on. Raises RunFailed."""
+
+    def ask(tried: Manner, tokens: int) -> Answer:
+        sender.speak(tried)
+        return sender.send(Plan(_one_after_the_other(tokens)[:1], ()), limit_s).records[0].answer
+
+    found = speaking.find(ask, ids=says_ids(sender.scenario))
+    sender.speak(found)
+    return found
 
 
 def alone(sender: Sender, block: Block, scaling: Scaling, limit_s: float) -> dict[str, float]:

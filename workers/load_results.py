@@ -15,9 +15,10 @@ from workers.analysis.naming import CLIENT
 from workers.analysis.search_sentences import search_sentence
 from workers.analysis.sentences import floor_words
 from workers.analysis.summary import Measure
+from workers.load.tallied import block_load as tally_load
+from workers.load.tallied import bound_sentence
+from workers.load.tallied import stage_rows as tally_stages
 from workers.load.tally import Tally
-from workers.load.tally import block_load as tally_load
-from workers.load.tally import stage_rows as tally_stages
 from workers.measure_rows import measure_row
 from workers.models import Block, Run, Sample
 from workers.scenarios.reading import read
@@ -69,7 +70,12 @@ def results(run: Run, labels: tuple[str, str], pair: int | None = None) -> Json:
         "noise": floor_noise(of_streams, run, len(floor)),
         "floor_pairs": len(floor),
         "notes": [
-            text for text in (chance_sentence([each for each in measures if not each.name.who.startswith(CLIENT)]),) if text
+            text
+            for text in (
+                chance_sentence([each for each in measures if not each.name.who.startswith(CLIENT)]),
+                bound_sentence([each.tally for arms in blocks.values() for each in arms.values() if each.tally is not None]),
+            )
+            if text
         ],
         "warnings": [text for text in warnings if text],
         "pair": shown,
@@ -139,7 +145,7 @@ def _kept(block: Block) -> Kept:
 
 
 def _load(kept: Kept, limits: dict[str, Limits], alone: dict[str, float]) -> BlockLoad:
-    found = block_load(kept.rows, limits, alone) if kept.tally is None else tally_load(kept.tally, limits)
+    found = block_load(kept.rows, limits, alone) if kept.tally is None else tally_load(kept.tally, limits, alone)
     if kept.search is None:
         return found
     low = kept.search["low_per_s"]

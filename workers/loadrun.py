@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from scheduler_api.exceptions import SchedulerApiError
-from workers import calibrating, lease, recording, refclock, target
+from workers import calibrating, lease, recording, refclock, speaking, target
 from workers.analysis.iterations import foreign_policies, shortened
 from workers.analysis.load import behind_sentence
 from workers.analysis.order import Step
@@ -20,7 +21,8 @@ from workers.calibrating import PROBE_TOKENS
 from workers.conducting import Conductor
 from workers.errors import RunFailed
 from workers.load import search
-from workers.load.dialects import Chat, lacks
+from workers.load.dialects import lacks
+from workers.load.openai import Manner, OpenAi
 from workers.load.planned import Scaling
 from workers.load.progress import merged
 from workers.load.reading import Outcome
@@ -42,12 +44,13 @@ MOST_LATE = 2  # tries of a search for which the generator may be too slow
 
 class LoadRun(Conductor):
     crew: Crew | None = None
-    tokens_a_word = 1.0
+    manner: Manner | None = None  # of an OpenAI-compatible server
 
     def work(self) -> None:
         self.say(0, "Looking at the server")
         self.sender = Sender(self.run, self.watch, self.clock)
         self.scenario, self.survey = self.sender.scenario, self.sender.survey
+        self.can = self.survey.can
         self._look()
         if self.run.shards > 1:
             self.crew = Crew(self.run, self.held, self.watch, self.clock)
@@ -64,6 +67,8 @@ class LoadRun(Conductor):
         self.switches = self.is_engine and bool(self.run.policy_a or self.run.policy_b)
         self.clock_offset_s = target.clock_offset_s(server) if self.is_engine else 0.0
         self.presence = Presence(server, self.watch, self.note, told=self.is_engine)
+        if self.survey.doubt:
+            self.warn(self.survey.doubt)
         if self.survey.busy:
             slots = ", ".join(map(str, self.survey.busy))
             self.warn(f"At the start slots {slots} had other work, so times include it.")
@@ -74,23 +79,29 @@ class LoadRun(Conductor):
     def _calibrate(self) -> None:
         block = recording.open_block(self.run, recording.CALIBRATION, None)
         self.say(0, "Calibration: the server's speed")
-        if isinstance(self.sender.dialect, Chat):
-            found = calibrating.tokens_a_word(self.sender, self.limit_s)
-            if found is None:
-                self.warn("The server does not say how many tokens a prompt has, so prompts have a word for each token planned.")
-            self.tokens_a_word = self.sender.dialect.tokens_a_word = found or 1.0
+        if isinstance(self.sender.dialect, OpenAi):
+            self._learn_to_speak()
         self._fit(calibrating.speed(self.sender, block, self.limit_s))
         self.say(0, "Calibration: a request of each stream alone")
         alone = calibrating.alone(self.sender, block, self.scaling, self.limit_s)
         self.keep_conditions({**self.run.conditions, "alone": alone})
         recording.close_block(block, {"iterations": [], "left_out": 0, "requests": request_rows(block)}, [])
 
+    def _learn_to_speak(self) -> None:
+        found = self.manner = calibrating.manner(self.sender, self.limit_s)
+        if not found.counted:
+            self.warn("The server does not say how many tokens a prompt has, so prompts have a word for each token planned.")
+        for text in speaking.losses(found):
+            self.warn(text)
+        self.can = replace(self.survey.can, token_ids=found.prompt == "ids")
+        self.keep_conditions({**self.run.conditions, "speaks": found.as_json()})
+
     def _fit(self, speed: float) -> None:
         """Chooses the scale where the run leaves it open, and refuses what cannot run here."""
         scale = self._auto_scale(speed) if self.run.scale_auto else self.run.scale
         self.scaling = Scaling.fitted(scale, self.scenario.written_for, speed)
         plan = self.sender.plan(1, "1A", self.scaling)
-        for lack in lacks(self.scenario, plan, self.survey.can, arms_differ=self.run.policy_a != self.run.policy_b):
+        for lack in lacks(self.scenario, plan, self.can, arms_differ=self.run.policy_a != self.run.policy_b):
             if lack.fatal:
                 raise RunFailed(lack.text)
             self.warn(lack.text)
@@ -171,7 +182,7 @@ class LoadRun(Conductor):
             tokens=self.scaling.tokens,
             time=self.scaling.time,
             limit_s=self.limit_s,
-            tokens_a_word=self.tokens_a_word,
+            manner=None if self.manner is None else self.manner.as_json(),
             rate=rate,
             stage=stage,
             clock_offset_s=self.crew.offset.seconds if self.crew else 0.0,

@@ -123,6 +123,22 @@ class Block(models.Model):
         return f"block {self.index} of run {self.run_id}"
 
 
+class Ended(models.Model):
+    """A request of a spread load that has ended and for which requests of other shards wait, by its number; `stage` of a search's
+    try, else 0.
+    """
+
+    block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="ended")
+    stage = models.IntegerField()
+    request = models.IntegerField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["block", "stage", "request"], name="one_end_per_request"),)
+
+    def __str__(self) -> str:
+        return f"request {self.request} of {self.block}"
+
+
 class LogLine(models.Model):
     """What a run did, when: written by its worker, its shards, the dispatcher and the reaper."""
 

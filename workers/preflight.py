@@ -52,6 +52,12 @@ def of_load(server: Server, scenario: LoadScenario, plan: Plan, arms: Arms, *, s
             told.append(_fixed(server))
     except (RunFailed, SchedulerApiError) as error:
         return [Lack(error.text, True)]
+    if found.policy is None and not any(arms.values()):
+        told.append(
+            Lack(f"{found.can.what} cannot switch policies, so both arms are alike: they tell what chance alone does.", False)
+        )
+    if found.doubt:
+        told.append(Lack(found.doubt, False))
     if found.busy:
         slots = ", ".join(map(str, found.busy))
         told.append(Lack(f"Slot{'s' if len(found.busy) > 1 else ''} {slots} have other work now; times would include it.", False))

@@ -45,8 +45,8 @@ class Searching:
 
     def take(self, rate: float, block: Block, report: Report, stage: int) -> None:
         """A try, its requests being in the database under this stage, or in the report's tally."""
-        part = report.tally.parts.get((self._stream, stage))
-        if part is not None:
+        part = report.tally.of(stream=self._stream, stage=stage)
+        if part.requests:
             requests, good = part.requests, part.good
         else:
             kept = block.samples.filter(role=self._stream, stage=stage, counted=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -18,13 +19,15 @@ from workers import target
 from workers.analysis.load import Limits
 from workers.conducting import guard
 from workers.errors import LeaseLost, RunFailed
+from workers.handing import Handing
 from workers.lease import Watch
 from workers.load import search, shards
 from workers.load.clock import ClientClock
-from workers.load.dialects import Chat, Dialect, Native
+from workers.load.dialects import Dialect, Native
 from workers.load.edges import counted
 from workers.load.histogram import Histogram
 from workers.load.http import Wire
+from workers.load.openai import Manner, OpenAi
 from workers.load.plan import make_plan, with_sizes
 from workers.load.planned import Plan, Planned, Scaling
 from workers.load.progress import Progress
@@ -66,7 +69,7 @@ class Order:
     tokens: float
     time: float
     limit_s: float
-    tokens_a_word: float = 1.0
+    manner: Json | None = None  # of an OpenAI-compatible server
     rate: float | None = None  # of a search's try
     stage: int = 0
     clock_offset_s: float = 0.0
@@ -138,11 +141,16 @@ class Sender:
     def _dialect(self) -> tuple[Dialect, list[int]]:
         """How requests are said here, and how many tokens the server makes of each of the scenario's texts."""
         plan = self.plan(0, "", Scaling())
-        if not self.survey.can.token_ids:
-            return Chat(self.run.seed, self.survey.model, plan.texts), [len(text.split()) for text in plan.texts]
+        if self.survey.model:
+            return OpenAi(self.run.seed, self.survey.model, plan.texts), [len(text.split()) for text in plan.texts]
         texts = [target.tokenize(self.run.server, text) for text in plan.texts]
         pool = ordinary_pool(target.tokenize(self.run.server, SAMPLE_TEXT))
         return Native(self.run.seed, pool, texts), [len(text) for text in texts]
+
+    def speak(self, manner: Manner) -> None:
+        """From now on so, to an OpenAI-compatible server."""
+        assert isinstance(self.dialect, OpenAi)
+        self.dialect.manner = manner
 
     def plan(self, draws: int, label: str, scaling: Scaling, rate: float | None = None, stage: int = 0) -> Plan:
         """The whole load of a block, or of a search's try at `rate`: same run, same arguments, same load."""
@@ -191,18 +199,20 @@ class Prepared:
     """
 
     def __init__(self, sender: Sender, order: Order, shard: int, count: int, shift_s: float = 0.0) -> None:
-        if isinstance(sender.dialect, Chat):
-            sender.dialect.tokens_a_word = order.tokens_a_word
+        if order.manner is not None:
+            sender.speak(Manner.of_json(order.manner))
         whole = sender.plan_of(order)
         self._sender, self._order = sender, order
         self._counted = counted(whole, sender.scenario, order.scaling)
         self._every = kept_every(len(whole.requests))
         self._limits = {name: Limits(**dict(slo)) for name, slo in whole.slos.items()}
-        self.plan = shards.part(whole, shard, count)
+        self._share = shards.share(whole, shard, count)
+        self.plan = self._share.plan
         self.report = Report()
         self.progress = Progress(len(self.plan.requests))
         self._keeper = Keeper(Block.objects.get(pk=order.block), self._counted, every=self._every, shift_s=shift_s)
         self._shift_s = shift_s
+        self._handing: Handing | None = None
         self._wire = sender.wire()
         self._runner = Runner(
             self._wire,
@@ -244,13 +254,24 @@ class Prepared:
 
     async def _send(self, start_at: float | None) -> None:
         async with self._wire:
-            await self._runner.run(self.plan, start_at=start_at)
+            if not (self._share.awaited or self._share.told):
+                await self._runner.run(self.plan, start_at=start_at)
+                return
+            loop = asyncio.get_running_loop()
+
+            def release(number: int) -> None:
+                loop.call_soon_threadsafe(self._runner.release, number)
+
+            with Handing(self._order.block, self._order.stage, self._share.awaited, release) as self._handing:
+                await self._runner.run(self.plan, start_at=start_at)
 
     def _ended(self, record: Record) -> None:
         request: Planned = record.request
         self.report.take(record)
         self.progress.ended(record)
         self._keeper.take(record)
+        if self._handing is not None and request.number in self._share.told and record.answer.outcome is not Outcome.STOPPED:
+            self._handing.tell(request.number)
         if self._every > 1 and request.number in self._counted:
             self.report.tally.add(request, times_of(record, self._shift_s), self._limits.get(request.stream))
 

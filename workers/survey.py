@@ -15,13 +15,17 @@ type Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """`policy`: the engine's policy object as found, None where there is none to switch. `model`: for OpenAI's routes."""
+    """`policy`: the engine's policy object as found, None where there is none to switch. `model`: for OpenAI's routes.
+
+    `doubt`: about that model, in words.
+    """
 
     can: Abilities
     policy: Json | None = None
     model: str = ""
     conditions: Json = field(default_factory=dict)
     busy: tuple[int, ...] = ()
+    doubt: str = ""
 
 
 def survey(server: Server, *, adapters: bool = False) -> Survey:
@@ -76,6 +80,16 @@ def _llama_server(server: Server, adapters: bool) -> Survey:
 
 
 def _openai(server: Server) -> Survey:
-    can = Abilities(what="An OpenAI-compatible server", token_ids=False, pins=False, labels=False, switches=False)
-    model = target.model_name(server)
-    return Survey(can, model=model, conditions={"server": {"name": server.name, "model": model}})
+    """What requests would have to be tried for is left open: nothing is sent before a run begins."""
+    model = target.model(server)
+    can = Abilities(
+        what="An OpenAI-compatible server",
+        token_ids=None,
+        pins=False,
+        labels=False,
+        switches=False,
+        n_ctx=model.n_ctx,
+        cache=False,
+    )
+    conditions = {"server": {"name": server.name, "model": model.name, "n_ctx_slot": model.n_ctx}}
+    return Survey(can, model=model.name, conditions=conditions, doubt=model.told)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from scheduler_api import wire
+from scheduler_api.kinds.openai_state import listed, longest
 from scheduler_api.models import Server, ServerKind
 from scheduler_api.targets import Target
 from workers.errors import RunFailed
 
 type Json = dict[str, Any]
 
+NOT_LISTED = "The server does not list the model {model}, which was named with its registration."
 ITERATIONS_A_PAGE = 2000
 MAX_PAGES = 9  # the server's ring holds 16,384
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """`n_ctx`: tokens of a request, None where it is not told. `told`: a doubt about it in words, or nothing."""
+
+    name: str
+    n_ctx: int | None = None
+    told: str = ""
 
 
 def address(server: Server) -> Target:
@@ -62,8 +74,8 @@ def tokenize(server: Server, text: str) -> list[int]:
 
 def busy_slots(server: Server, slots: Iterable[int] | None) -> list[int]:
     """Which of `slots`, of all with None, are not idle now. Raises ServerUnreachable, RunFailed."""
-    if server.kind == ServerKind.VLLM:
-        return []  # it has none
+    if server.kind in (ServerKind.VLLM, ServerKind.OPENAI):
+        return []  # it tells of none
     wanted = None if slots is None else set(slots)
     if server.kind == ServerKind.ENGINE:
         busy = [slot["id"] for slot in state(server, read_s=2.0).get("slots", []) if slot["state"] != "idle"]
@@ -82,12 +94,24 @@ def props(server: Server) -> Json:
     return _object(server, "GET", "/props")
 
 
-def model_name(server: Server) -> str:
-    """The first model of an OpenAI-compatible server. Raises ServerUnreachable, RunFailed."""
-    models = _object(server, "GET", "/v1/models").get("data")
-    if not isinstance(models, list) or not models or not isinstance(models[0], dict):
-        raise RunFailed(f"{server.name} names no model under /v1/models.")
-    return str(models[0].get("id"))
+def model(server: Server) -> Model:
+    """What requests to an OpenAI-compatible server name: the model given with its registration, else the first that it lists.
+
+    Raises ServerUnreachable, RunFailed when there is none.
+    """
+    answer = wire.call(address(server), "GET", "/v1/models", read_s=10.0)
+    if answer.status in (401, 403):
+        raise RunFailed(
+            f"{server.name} answered {answer.status} to /v1/models: {answer.error_message() or 'it wants another key'}"
+        )
+    models = listed(answer)
+    if server.model:
+        mine = next((each for each in models or () if each.get("id") == server.model), None)
+        told = NOT_LISTED.format(model=server.model) if models is not None and mine is None else ""
+        return Model(server.model, longest(mine or {}), told)
+    if not models or not models[0].get("id"):
+        raise RunFailed(f"{server.name} lists no model under /v1/models; name one with its registration.")
+    return Model(str(models[0]["id"]), longest(models[0]))
 
 
 def _list(server: Server, path: str) -> list[Json]:

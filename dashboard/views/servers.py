@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from typing import Any
 
@@ -87,8 +89,13 @@ def _first_view(server: Server, state: present.State, now: float) -> dict[str, A
 
 def _example_request(server: Server) -> str:
     key = ' \\\n  -H "Authorization: Bearer $LLAMA_API_KEY"' if server.api_key else ""
-    body = '{"prompt": "Once upon a time", "n_predict": 200}'
-    return f"curl {server.base_url}/completion{key} \\\n  -H 'Content-Type: application/json' -d '{body}'"
+    asked: dict[str, Any] = {"prompt": "Once upon a time", "n_predict": 200}
+    path = "/completion"
+    if server.kind in servers.OF_V1:
+        messages = [{"role": "user", "content": "Once upon a time"}]
+        asked, path = {"model": server.model or "MODEL", "messages": messages, "max_tokens": 200}, "/v1/chat/completions"
+    body = shlex.quote(json.dumps(asked))
+    return f"curl {server.base_url}{path}{key} \\\n  -H 'Content-Type: application/json' -d {body}"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -96,7 +103,8 @@ def _example_request(server: Server) -> str:
 def add(request: HttpRequest) -> HttpResponse:
     form = ServerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (server := _register(request, form)):
-        messages.success(request, f"{server.name} is registered as {server.get_kind_display()}; its slots appear within seconds.")
+        kind = server.get_kind_display()
+        messages.success(request, f"{server.name} is registered as {kind}; what it tells appears within seconds.")
         return redirect("server", pk=server.pk)
     return render(request, "servers/add.html", {"form": form}, status=422 if form.is_bound else 200)
 
@@ -112,6 +120,7 @@ def _register(request: HttpRequest, form: ServerForm) -> Server | None:
             given["api_key"],
             request.user if request.user.is_authenticated else None,
             quiet=given["quiet"],
+            model=given["model"],
         )
     except RegistrationRefused as refusal:
         form.add_error(refusal.field if refusal.field in form.fields else None, refusal.text)

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 REGISTRY_S = 1.0
 STOP_S = 1.5
 
-type Fingerprint = tuple[str, str, str, str, bool]
+type Fingerprint = tuple[str, str, str, str, str, bool]
 
 
 def enabled_servers() -> list[Server]:
@@ -32,7 +32,7 @@ def enabled_servers() -> list[Server]:
 
 def fingerprint(server: Server) -> Fingerprint:
     """What makes it another server to watch."""
-    return (server.name, server.kind, server.base_url, server.api_key, server.quiet)
+    return (server.name, server.kind, server.base_url, server.api_key, server.model, server.quiet)
 
 
 def _differs(server: Server | None, seen: Fingerprint) -> bool:

@@ -84,7 +84,7 @@ class ServerWatch:
         await asyncio.sleep(CRASH_PAUSE_S)
 
     async def _follow(self) -> None:
-        watcher = kinds.observed(self.server.kind)
+        watcher = kinds.observed(self.server.kind, self.server.model)
         async with aclosing(watcher.watch(target_of(self.server), quiet=self.server.quiet)) as reports:
             async for report in reports:
                 self.board.apply(report, time())

@@ -36,6 +36,19 @@ def service_gap(rows: Sequence[Times]) -> float | None:
     return longest
 
 
+def longest_in(spans: Sequence[tuple[float, float]], silences: Sequence[tuple[float, float]]) -> float:
+    """Seconds: the longest piece of a silence that lies within a span. Both in order and without overlaps; 0 where none does."""
+    longest, place = 0.0, 0
+    for start, end in spans:
+        while place < len(silences) and silences[place][1] <= start:
+            place += 1
+        within = place
+        while within < len(silences) and silences[within][0] < end:
+            first, last = silences[within]
+            longest, within = max(longest, min(last, end) - max(first, start)), within + 1
+    return longest
+
+
 def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     found: list[tuple[float, float]] = []
     for start, end in spans:

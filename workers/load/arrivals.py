@@ -33,7 +33,9 @@ class Segment:
         """When `count` requests of it have come: the root of start * t + (end - start) / (2 * seconds) * t^2 = count."""
         slope = (self.end - self.start) / self.seconds
         root = math.sqrt(max(0.0, self.start * self.start + 2.0 * slope * count))
-        return min(self.seconds, 2.0 * count / (self.start + root)) if count > 0 else 0.0
+        if count <= 0:
+            return 0.0
+        return min(self.seconds, 2.0 * count / (self.start + root)) if self.start + root > 0 else self.seconds
 
 
 type OpenLoop = At | Constant | Poisson | Gamma | Ramp | Stages | Search

@@ -3,38 +3,40 @@
 | dialect | route | prompt | can |
 | --- | --- | --- | --- |
 | native | `/completion` of the engine and of llama-server | token ids, so sizes are exact | slots, adapters; the engine: labels |
-| chat | `/v1/chat/completions` of any OpenAI-compatible server | plain words, so sizes are near; its counts are recorded | |
+| `workers.load.openai` | `/v1` of any OpenAI-compatible server | token ids or plain words | |
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Protocol
 
 import orjson
 
+from workers.load.openai import says_ids
 from workers.load.planned import AnswerOf, File, Plan, Planned
-from workers.load.prompts import SAMPLE_TEXT, random_prompt
+from workers.load.prompts import random_prompt
 from workers.load.reading import Answer
 from workers.scenarios.streams import LoadScenario
-
-WORDS = tuple(SAMPLE_TEXT.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a target offers. `adapters`, `n_slots`, `n_ctx`: None where nothing is known."""
+    """What a target offers. `adapters`, `n_slots`, `n_ctx`: None where nothing is known; `token_ids`: None until it was tried.
+
+    `cache`: it can be told what to keep of a prompt.
+    """
 
     what: str
-    token_ids: bool
+    token_ids: bool | None
     pins: bool
     labels: bool
     switches: bool
     adapters: int | None = None
     n_slots: int | None = None
     n_ctx: int | None = None
+    cache: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,11 @@ def lacks(scenario: LoadScenario, plan: Plan, can: Abilities, *, arms_differ: bo
             found.append(Lack(f"{can.what} takes no LoRA lists, so all streams run on the plain model.", True))
         elif can.adapters < needed:
             found.append(Lack(f"The server has {can.adapters} LoRA adapters loaded, and the scenario needs {needed}.", True))
-    if not can.token_ids:
-        found.append(
-            Lack(f"{can.what} takes text, so prompts are only about as long as planned; what it counts is recorded.", False)
-        )
+    if text := _lengths(can, says_ids(scenario)):
+        found.append(Lack(text, False))
+    if not can.cache and any(stream.prompt and (stream.prompt.warm or stream.prompt.prefix) for stream in scenario.streams):
+        text = f"{can.what} cannot be told what to keep in its cache, so warm and shared text may be computed anew"
+        found.append(Lack(f"{text}; the result has what it says was cached.", False))
     if can.n_ctx is not None and can.n_ctx < plan.context_needed:
         text = f"A slot holds {can.n_ctx:,} tokens, and the largest request needs {plan.context_needed:,} at this scale."
         found.append(Lack(f"{text} Choose a smaller scale, or a server with more context.", True))
@@ -76,12 +79,23 @@ def lacks(scenario: LoadScenario, plan: Plan, can: Abilities, *, arms_differ: bo
     return found
 
 
+def _lengths(can: Abilities, says_ids: bool) -> str:
+    """Why prompts may be of other lengths than planned; "" where they are exact."""
+    near = "only about as long as planned; what it counts is recorded"
+    if can.token_ids is None and says_ids:
+        return (
+            f"Whether {can.what[:1].lower()}{can.what[1:]} takes token ids is tried when the run begins; else prompts are {near}."
+        )
+    return "" if can.token_ids else f"{can.what} takes text, so prompts are {near}."
+
+
 def _list(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
 class Dialect(Protocol):
-    path: str
+    @property
+    def path(self) -> str: ...
 
     def body(self, request: Planned, answers: Mapping[int, Answer]) -> bytes: ...
 
@@ -125,56 +139,6 @@ class Native:
                 case _:
                     prompt += random_prompt(self._pool, piece.tokens, f"{self._seed}:{piece.label}")
         return prompt
-
-    def headers(self, request: Planned) -> dict[str, str]:
-        return {"X-Client-Label": request.client} if request.client else {}
-
-
-class Chat:
-    """Any OpenAI-compatible server. Pieces are common words, as many as `tokens_a_word` says are needed."""
-
-    def __init__(self, seed: int, model: str, texts: Sequence[str] = (), path: str = "/v1/chat/completions") -> None:
-        self._seed = seed
-        self._model = model
-        self._texts = texts
-        self.path = path
-        self.tokens_a_word = 1.0  # until the server has counted some
-
-    def body(self, request: Planned, answers: Mapping[int, Answer]) -> bytes:
-        asked = {
-            "model": self._model,
-            "messages": self._messages(request, answers),
-            "max_tokens": request.n_predict,
-            "temperature": 0.0,
-            "stream": request.streamed,
-        }
-        if request.streamed:
-            asked["stream_options"] = {"include_usage": True}
-        if request.client:
-            asked["user"] = request.client
-        return orjson.dumps(asked)
-
-    def _messages(self, request: Planned, answers: Mapping[int, Answer]) -> list[dict[str, str]]:
-        messages: list[dict[str, str]] = []
-        words: list[str] = []
-        for piece in request.pieces:
-            match piece:
-                case AnswerOf():
-                    messages.append({"role": "user", "content": " ".join(words)})
-                    answer = answers.get(piece.request)
-                    said = answer.text if answer else ""
-                    messages.append(
-                        {"role": "assistant", "content": said or " ".join(self._words(f"answer:{piece.request}", piece.tokens))}
-                    )
-                    words = []
-                case File():
-                    words.append(self._texts[piece.place])
-                case _:
-                    words += self._words(piece.label, piece.tokens)
-        return [*messages, {"role": "user", "content": " ".join(words)}]
-
-    def _words(self, label: str, count: int) -> list[str]:
-        return Random(f"{self._seed}:{label}").choices(WORDS, k=max(1, round(count / self.tokens_a_word)))
 
     def headers(self, request: Planned) -> dict[str, str]:
         return {"X-Client-Label": request.client} if request.client else {}

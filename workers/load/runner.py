@@ -114,6 +114,13 @@ class Runner:
                     group.create_task(self._send(self._requests[number], moment))
         return Load(self._start, self.partial)
 
+    def release(self, number: int) -> None:
+        """A request that is sent elsewhere has ended: what waits for it here may be due. In the loop, while it runs."""
+        for follower in self._followers.get(number, ()):
+            if (skipped := self._follow(follower, ended_well=True)) is not None:
+                self._finish(skipped)
+        self._changed.set()
+
     @property
     def partial(self) -> tuple[Record, ...]:
         return tuple(record for _, record in sorted(self._records.items()))
@@ -161,18 +168,23 @@ class Runner:
             record = ended.pop()
             self._left -= 1
             self._add(record)
+            ended_well = record.answer.outcome is Outcome.OK
             for follower in self._followers.get(record.request.number, ()):
-                self._waits[follower.number] -= 1
-                if self._waits[follower.number] == 0 and (skipped := self._chain(follower, record)):
+                if (skipped := self._follow(follower, ended_well=ended_well)) is not None:
                     ended.append(skipped)
         self._changed.set()
 
-    def _chain(self, follower: Planned, record: Record) -> Record | None:
-        """Makes a chained request due, or gives it as skipped: a turn without the answer before it, or past its loop's end."""
+    def _follow(self, follower: Planned, *, ended_well: bool) -> Record | None:
+        """One that it waits for has ended. Makes it due when that was the last, or gives it as skipped: a turn without the answer
+        before it, or past its loop's end.
+        """
+        self._waits[follower.number] -= 1
+        if self._waits[follower.number]:
+            return None
         now = self._clock.now()
         due = now + follower.think_s
         late = follower.not_after_s is not None and due > self._start + follower.not_after_s
-        broken = follower.turn > 0 and record.answer.outcome is not Outcome.OK
+        broken = follower.turn > 0 and not ended_well
         if late or broken:
             why = "Its loop's time was over." if late else "The turn before it did not end well."
             return Record(follower, None, Answer(now, outcome=Outcome.SKIPPED, error=why))

@@ -17,8 +17,9 @@ import pytest
 
 from workers.analysis.load import behind_sentence
 from workers.load.clock import ClientClock
-from workers.load.dialects import Chat, Native
+from workers.load.dialects import Native
 from workers.load.http import Limits, Wire
+from workers.load.openai import OpenAi
 from workers.load.plan import make_plan
 from workers.load.planned import Plan, Scaling
 from workers.load.reading import Answer, Outcome, Reading
@@ -58,7 +59,7 @@ def stream(name: str = "one", **fields: Any) -> dict[str, Any]:
 
 async def send(url: str, load: Plan, *, chat: bool = False, most: int = 4096, silence_s: float = 30.0) -> Load:
     async with Wire(url, most=most) as wire:
-        dialect = Chat(1, "m") if chat else Native(1, POOL)
+        dialect = OpenAi(1, "m") if chat else Native(1, POOL)
         return await Runner(wire, dialect, ClientClock(), silence_s=silence_s).run(load)
 
 

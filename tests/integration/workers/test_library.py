@@ -13,7 +13,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from engine.tiny_model import Shape
+from scheduler_api import servers
 from scheduler_api.models import Server, ServerKind
+from scheduler_api.servers import KindChoice
 from tests.integration.workers.conftest import WorkerProcess, fresh, wait_for
 from tests.support.engine import EngineProcess, running_engine
 from tests.support.tiny_variants import write_lora, write_small_model
@@ -169,18 +171,36 @@ def test_what_warms_is_warm_under_both_arms(monkeypatch: pytest.MonkeyPatch, tar
         assert sum((sample.n_cached or 0) >= 150 for sample in first_turns) >= 2
 
 
-@pytest.mark.parametrize(("kind", "tokens_from"), [(ServerKind.LLAMA_SERVER, "timings"), (ServerKind.VLLM, "usage")])
+@pytest.mark.parametrize(("kind", "tokens_from"), [("llama_server", "timings"), ("openai", "usage")])
 def test_a_server_that_cannot_switch_is_measured_with_equal_arms_only(
-    monkeypatch: pytest.MonkeyPatch, transactional_db: None, small_engine: EngineProcess, kind: ServerKind, tokens_from: str
+    monkeypatch: pytest.MonkeyPatch, transactional_db: None, small_engine: EngineProcess, kind: KindChoice, tokens_from: str
 ) -> None:
     """The engine's llama-server and OpenAI routes, as those kinds are spoken to."""
-    server = Server.objects.create(name="other", kind=kind, base_url=small_engine.url)
+    server = servers.register("other", f"{small_engine.url}{'/v1' if kind == 'openai' else ''}", kind=kind)
     with pytest.raises(ExperimentRefused, match="cannot switch policies while it runs"):
         conduct(monkeypatch, "late-arrival", server)
     run = conduct(monkeypatch, "late-arrival", server, policy_a={}, policy_b={}, scale=0.01)
     assert (run.state, run.error, run.policy_restored) == (RunState.FINISHED, "", None)
     assert {sample.tokens_from for sample in run.samples.filter(pair=1)} == {tokens_from}
-    assert any("takes text" in text for text in run.warnings) == (kind == ServerKind.VLLM)
+    if kind == "openai":  # its /v1/completions takes token ids, so sizes are as planned there too
+        assert run.conditions["speaks"]["path"] == "/v1/completions"
+        assert not any("takes text" in text or "is tried" in text for text in run.warnings)
+    asked = sum(sample.n_prompt or 0 for sample in run.samples.filter(pair=1, arm="A").exclude(role="warm"))
+    assert asked == run.conditions["planned"]["prompt_tokens"]
+
+
+def test_conversations_go_to_the_chat_of_an_openai_compatible_server(
+    monkeypatch: pytest.MonkeyPatch, transactional_db: None, small_engine: EngineProcess
+) -> None:
+    server = servers.register("other", f"{small_engine.url}/v1", kind="openai")
+    run = conduct(monkeypatch, "mixed-chat", server, policy_a={}, policy_b={}, scale=0.01)
+    assert (run.state, run.error) == (RunState.FINISHED, "")
+    assert run.conditions["speaks"]["path"] == "/v1/chat/completions"
+    samples = list(run.samples.filter(pair=1))
+    assert {(sample.outcome, sample.tokens_from) for sample in samples} == {("ok", "usage")}
+    assert all(sample.n_prompt for sample in samples)
+    for sentence in ("takes text, so prompts are only about as long", "cannot be told what to keep in its cache"):
+        assert any(sentence in text for text in run.warnings), sentence
 
 
 @pytest.mark.parametrize(

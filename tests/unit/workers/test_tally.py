@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from random import Random
+from typing import Any
 
 import pytest
 
 from workers.analysis import load as exact
 from workers.analysis.load import Limits, Times
-from workers.load import progress, tally
+from workers.load import progress, tallied
 from workers.load.histogram import ERROR
 from workers.load.planned import Planned
 from workers.load.progress import Progress
@@ -25,9 +26,12 @@ def record(number: int, draws: Random, outcome: Outcome = Outcome.OK) -> Record:
     first = sent + draws.lognormvariate(-1.6, 0.5)
     chunks = tuple(first + 0.02 * n * draws.uniform(0.8, 1.2) for n in range(5))
     done = max(chunks) + 0.001
-    answer = Answer(sent, first, first, done if outcome is Outcome.OK else None, outcome=outcome, chunks=chunks, n_generated=5)
+    ended = done if outcome is Outcome.OK else None
+    counts: dict[str, Any] = {"n_generated": 5, "n_prompt": 100 + number % 7, "n_cached": number % 5}
+    answer = Answer(sent, first, first, ended, outcome=outcome, chunks=chunks, **counts)
     stream = "chat" if number % 3 else "batch"
-    return Record(Planned(number, stream, number * 0.01, (), 5, number, stage=number % 2), sent - 0.001, answer)
+    client = ("shop", "desk", None)[number % 4 % 3]
+    return Record(Planned(number, stream, number * 0.01, (), 5, number, stage=number % 2, client=client), sent - 0.001, answer)
 
 
 def records(count: int) -> list[Record]:
@@ -35,7 +39,7 @@ def records(count: int) -> list[Record]:
     return [record(number, draws, Outcome.TIMEOUT if number % 50 == 7 else Outcome.OK) for number in range(count)]
 
 
-def tallied(some: list[Record], shift_s: float = 0.0) -> Tally:
+def tally_of(some: list[Record], shift_s: float = 0.0) -> Tally:
     found = Tally()
     for each in some:
         found.add(each.request, times_of(each, shift_s), LIMITS.get(each.request.stream))
@@ -44,35 +48,54 @@ def tallied(some: list[Record], shift_s: float = 0.0) -> Tally:
 
 def test_the_measures_are_those_of_the_requests_within_the_stated_error() -> None:
     rows: list[Times] = [times_of(each) for each in records(900)]
-    want, found = exact.block_load(rows, LIMITS), tally.block_load(tallied(records(900)), LIMITS)
+    alone = {"chat": 0.1, "batch": 0.2}
+    want, found = exact.block_load(rows, LIMITS, alone), tallied.block_load(tally_of(records(900)), LIMITS, alone)
     assert (found.outcomes, found.counts) == (want.outcomes, want.counts)
-    shared = found.values.keys() & want.values.keys()
-    assert {("chat", "ttft_p99"), ("chat", "goodput"), ("batch", "itl_p95"), ("", "makespan"), ("", "throughput")} <= shared
-    for key in shared:
-        assert found.values[key] == pytest.approx(want.values[key], rel=ERROR * 1.001), key
+    assert found.values.keys() == want.values.keys()
+    fair = {("chat", "slowdown"), ("client:desk", "gap"), ("", "jain_streams"), ("", "jain_slowdown"), ("", "oldest_wait")}
+    assert {("chat", "ttft_p99"), ("client:shop", "goodput"), ("client:desk", "itl_p95"), *fair} <= want.values.keys()
+    for key, value in found.values.items():
+        error = ERROR * 1.001 if key[1][-4:] in ("_p50", "_p95", "_p99", "down") else 1e-9
+        assert value == pytest.approx(want.values[key], rel=error), key
 
 
 def test_tallies_of_shards_are_the_tally_of_the_whole_also_through_json() -> None:
     every = records(300)
-    whole, first, second = tallied(every), tallied(every[::2]), tallied(every[1::2])
+    whole, first, second = tally_of(every), tally_of(every[::2]), tally_of(every[1::2])
     first = Tally.of_json(json.loads(json.dumps(first.as_json(), allow_nan=False)))
     first.merge(second)
-    assert tally.block_load(first, LIMITS).values == pytest.approx(tally.block_load(whole, LIMITS).values)
-    assert tally.stage_rows(first, LIMITS) == tally.stage_rows(whole, LIMITS)
+    alone = {"chat": 0.1, "batch": 0.2}
+    found, want = tallied.block_load(first, LIMITS, alone).values, tallied.block_load(whole, LIMITS, alone).values
+    assert found == pytest.approx(want)
+    assert {key for key in want if key[1] in ("gap", "wait", "slowdown", "oldest_wait")}
+    assert tallied.stage_rows(first, LIMITS) == tallied.stage_rows(whole, LIMITS)
+
+
+def test_what_was_kept_before_fairness_was_is_read_without_it() -> None:
+    old = tally_of(records(90)).as_json()
+    for part in old["parts"]:
+        del part["service"], part["ok_ends"], part["client"]
+    found = tallied.block_load(Tally.of_json({"parts": old["parts"][:2]}), LIMITS, {"chat": 0.1})
+    assert not {name for _, name in found.values} & {"gap", "wait", "jain_streams", "oldest_wait"}
+    assert {("chat", "ttft_p50"), ("chat", "slowdown")} <= found.values.keys()
+    assert "was not kept" in tallied.bound_sentence([Tally.of_json(old)])
+    assert "within 0.5 %" in tallied.bound_sentence([tally_of(records(9))])
+    assert tallied.bound_sentence([]) == ""
 
 
 def test_stages_have_their_counts() -> None:
     rows = [times_of(each) for each in records(400)]
     want = {(row.stream, row.stage): row for row in exact.stage_rows(rows, LIMITS)}
-    for row in tally.stage_rows(tallied(records(400)), LIMITS):
+    for row in tallied.stage_rows(tally_of(records(400)), LIMITS):
         other = want[row.stream, row.stage]
         assert (row.requests, row.ok, row.good) == (other.requests, other.ok, other.good)
         assert row.ttft_s == pytest.approx(other.ttft_s, rel=ERROR * 1.001)
+        assert row.rate == pytest.approx(other.rate)
 
 
 def test_a_shift_moves_moments_and_no_duration() -> None:
-    here, there = tallied(records(60)).of(), tallied(records(60), shift_s=3.0).of()
-    assert [there.first - here.first, there.last - here.last] == pytest.approx([3.0, 3.0])
+    here, there = tally_of(records(60)).of(), tally_of(records(60), shift_s=3.0).of()
+    assert [there.ends[0] - here.ends[0], there.ends[1] - here.ends[1]] == pytest.approx([3.0, 3.0])
     assert there.times["e2e"].counts == here.times["e2e"].counts
 
 
