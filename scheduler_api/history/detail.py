@@ -7,7 +7,7 @@ stands for the chunk under `slotboard:detail:<server>:<number>`. Both expire: an
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import batched
 from typing import Any
@@ -31,6 +31,10 @@ _BATCH = 16
 #: Two chunks further apart than this have a time between them in which no observer ran.
 UNWATCHED_S = 2.0
 NOBODY = "no observer watched"
+
+
+#: Carries commands out at once, or none of them: False when it did not.
+type Put = Callable[[Sequence[tuple[str | bytes | int | float, ...]]], Awaitable[bool]]
 
 
 def index_key(server_id: int) -> str:
@@ -67,15 +71,16 @@ class Writer:
     most_bytes: int = MOST_BYTES
     entries: list[Entry] | None = None
 
-    async def write(self, client: redis.asyncio.Redis, chunk: Chunk) -> None:
+    async def write(self, client: redis.asyncio.Redis, chunk: Chunk, put: Put | None = None) -> None:
         """Raises redis.RedisError or OSError when Valkey cannot be reached; then the index is read anew the next time."""
         try:
-            await self._write(client, chunk)
+            if not await self._write(client, chunk, put or _in_transaction(client)):
+                self.entries = None
         except (redis.RedisError, OSError):
             self.entries = None
             raise
 
-    async def _write(self, client: redis.asyncio.Redis, chunk: Chunk) -> None:
+    async def _write(self, client: redis.asyncio.Redis, chunk: Chunk, put: Put) -> bool:
         key = index_key(self.server_id)
         if self.entries is None:
             found: Any = await client.zrange(key, 0, -1, withscores=True)
@@ -83,15 +88,15 @@ class Writer:
         data = chunks.encode(chunk)
         number = max((entry.number for entry in self.entries), default=0) + 1
         self.entries.append(Entry(number, chunk.first, chunk.end, len(chunk.iterations), len(data)))
-        dropped = self._drop(chunk.end)
-        async with client.pipeline(transaction=True) as pipe:
-            pipe.set(chunk_key(self.server_id, number), data, ex=KEPT_S)
-            pipe.zadd(key, {self.entries[-1].member: chunk.end})
-            pipe.expire(key, KEPT_S)
-            if dropped:
-                pipe.zrem(key, *(entry.member for entry in dropped))
-                pipe.delete(*(chunk_key(self.server_id, entry.number) for entry in dropped))
-            await pipe.execute()
+        commands: list[tuple[str | bytes | int | float, ...]] = [
+            ("SET", chunk_key(self.server_id, number), data, "EX", KEPT_S),
+            ("ZADD", key, repr(chunk.end), self.entries[-1].member),
+            ("EXPIRE", key, KEPT_S),
+        ]
+        for some in batched(self._drop(chunk.end), 1000):
+            commands.append(("ZREM", key, *(entry.member for entry in some)))
+            commands.append(("DEL", *(chunk_key(self.server_id, entry.number) for entry in some)))
+        return await put(commands)
 
     def _drop(self, now: float) -> list[Entry]:
         assert self.entries is not None
@@ -103,9 +108,21 @@ class Writer:
         return dropped
 
 
-async def remove(client: redis.asyncio.Redis, server_id: int) -> None:
+def _in_transaction(client: redis.asyncio.Redis) -> Put:
+    async def put(commands: Sequence[tuple[str | bytes | int | float, ...]]) -> bool:
+        async with client.pipeline(transaction=True) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            await pipe.execute()
+        return True
+
+    return put
+
+
+async def keys(client: redis.asyncio.Redis, server_id: int) -> list[str]:
+    """All keys that one server's detail lies under."""
     members: Any = await client.zrange(index_key(server_id), 0, -1)
-    await client.delete(index_key(server_id), *(chunk_key(server_id, _entry(member, 0.0).number) for member in members))
+    return [index_key(server_id), *(chunk_key(server_id, _entry(member, 0.0).number) for member in members)]
 
 
 # Reading

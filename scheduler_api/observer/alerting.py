@@ -1,4 +1,7 @@
-"""Looks at every watched server's state once a second for what the rules name, and keeps the alerts. Apart from frames."""
+"""Looks at every server's state once a second for what the rules name, and keeps the alerts. Apart from frames.
+
+One observer does so for all, whoever watches the servers: the one with the lease of the alerts.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from scheduler_api.alerts.models import Alert
 from scheduler_api.alerts.progress import Progress
 from scheduler_api.alerts.tracking import Key, Pair, Track, Tracks, Transition
 from scheduler_api.frames import State
-from scheduler_api.observer.publisher import Publisher
+from scheduler_api.observer import claims
+from scheduler_api.observer.leases import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +42,7 @@ class Lookout:
     """Rules, tracks and what of them is not written yet. `look` does no I/O; `run` does the rest."""
 
     states: States
-    publisher: Publisher
+    lease: Callable[[], Lease | None]  # of the alerts, while it is held
     rules: list[Spec] = field(default_factory=list)
     tracks: Tracks = field(default_factory=Tracks)
     progress: dict[int, Progress] = field(default_factory=dict)
@@ -54,13 +58,14 @@ class Lookout:
         while True:
             try:
                 await self._round()
+            except claims.Lost:
+                pass  # it is about to be ended
             except Exception:
                 logger.exception("The alerts could not be evaluated; it goes on.")
             await asyncio.sleep(LOOK_S)
 
     async def _round(self) -> None:
         now = time()
-        await self.publisher.beat(now)
         if now < self.not_before:
             if self.adopted:
                 await self.look(now)
@@ -128,14 +133,14 @@ class Lookout:
     async def _write(self, now: float) -> None:
         waiting, touched = self.waiting, self.tracks.open() if now - self.touched_at >= TOUCH_S else {}
         if waiting or touched:
-            await sync_to_async(_write)(waiting, touched)
+            await sync_to_async(_write)(waiting, touched, self.lease())
             self.waiting = self.waiting[len(waiting) :]
         if touched:
             self.touched_at = now
 
     async def end(self) -> None:
         """Writes what waits, if that is quick."""
-        with suppress(TimeoutError, DatabaseError):
+        with suppress(TimeoutError, DatabaseError, claims.Lost):
             async with asyncio.timeout(LAST_S):
                 await self._write(time())
 
@@ -146,9 +151,10 @@ def _read(*, adopted: bool) -> tuple[list[Spec], list[Alert]]:
     return store.rules(), [] if adopted else store.open_alerts(of_observer=False)
 
 
-def _write(waiting: list[Transition], touched: Mapping[Key, Track]) -> None:
+def _write(waiting: list[Transition], touched: Mapping[Key, Track], lease: Lease | None) -> None:
     close_old_connections()
-    if waiting:
-        store.write(waiting)
-    if touched:
-        store.touch(touched)
+    with claims.fenced(lease):
+        if waiting:
+            store.write(waiting)
+        if touched:
+            store.touch(touched)

@@ -54,6 +54,7 @@ class Board:
     """Everything known of one server. `apply` reports as they come; `state` at any time."""
 
     identity: Identity
+    observer: str = ""  # who watches it, "host:pid"
     health: HealthRecord = field(default_factory=HealthRecord)
     parts: Json = field(default_factory=lambda: {"switching": {"can": False, "why_not": "", "fields": {}}, **_NOT_READ})
     info: Json = field(default_factory=lambda: {name: "" if name in _TEXTS else None for name in _INFO})
@@ -183,6 +184,7 @@ class Board:
             "seq": seq,
             "t": round(now, 3),
             "server": self.identity.as_json(),
+            "observer": self.observer,
             "health": self._health(now),
             "info": dict(self.info),
             "policy": self.parts["policy"] if seen else None,

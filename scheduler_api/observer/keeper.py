@@ -15,6 +15,8 @@ from django.db import DatabaseError, close_old_connections
 from scheduler_api.history import store
 from scheduler_api.history.detail import Writer
 from scheduler_api.history.rollups import Minute
+from scheduler_api.observer import claims
+from scheduler_api.observer.leases import Lease, of_server
 from scheduler_api.observer.memory import Memory
 from scheduler_api.observer.publisher import Publisher
 
@@ -61,8 +63,13 @@ class Keeper:
     async def _write_minutes(self, memory: Memory, minutes: list[Minute]) -> None:
         if not minutes:
             return
+        if (lease := self.publisher.leases.lease(of_server(self.server_id))) is None:
+            memory.recorder.put_back(minutes)
+            return
         try:
-            await sync_to_async(_write)(self.server_id, minutes)
+            await sync_to_async(_write)(self.server_id, minutes, lease)
+        except claims.Lost:
+            return  # another watches it; what was seen here of an unfinished minute goes
         except DatabaseError as error:
             memory.recorder.put_back(minutes)
             memory.missing = {"history": UNWRITTEN}
@@ -76,6 +83,7 @@ class Keeper:
         self.failed, memory.missing = False, {}
 
 
-def _write(server_id: int, minutes: list[Minute]) -> None:
+def _write(server_id: int, minutes: list[Minute], lease: Lease) -> None:
     close_old_connections()
-    store.write(server_id, minutes, time())
+    with claims.fenced(lease):
+        store.write(server_id, minutes, time())

@@ -17,6 +17,8 @@ from django.db import DatabaseError, close_old_connections
 from scheduler_api.frames import State
 from scheduler_api.kinds.fields import Json, mapping, number
 from scheduler_api.models import Server
+from scheduler_api.observer import claims
+from scheduler_api.observer.leases import Lease
 from scheduler_api.policies import drifting, guarding, guards
 from scheduler_api.policies.models import PolicyGuard
 
@@ -39,6 +41,7 @@ class Policing:
     """`round` does what is due; `run` repeats it."""
 
     states: States
+    lease: Callable[[int], Lease | None]  # of a server, while it is held
     settled: dict[int, Print] = field(default_factory=dict)
     news: dict[int, tuple[Print, float]] = field(default_factory=dict)
     memories: dict[int, guards.Memory] = field(default_factory=dict)
@@ -75,12 +78,16 @@ class Policing:
             if before != found:
                 self.news[server_id] = (found, now)
                 since = now
-            if server_id in self.settled and now - since < GRACE_S:
+            if (server_id in self.settled or _just_changed(state)) and now - since < GRACE_S:
                 continue
-            await sync_to_async(_look)(server_id, state["policy"], found[1])
+            try:
+                await sync_to_async(_look)(server_id, state["policy"], found[1], self.lease(server_id))
+            except claims.Lost:
+                continue  # whoever watches it now looks itself
             self.settled[server_id] = found
-        for gone in self.settled.keys() - states.keys():
-            del self.settled[gone]
+        for kept in (self.settled, self.news):
+            for gone in kept.keys() - states.keys():
+                del kept[gone]
 
     async def _guard(self, states: Mapping[int, State | None], now: float) -> None:
         watched = await sync_to_async(_watching)()
@@ -100,7 +107,7 @@ class Policing:
         made, not_before = self.attempts.get(guard.pk, (0, 0.0))
         if now < not_before:
             return
-        done = await sync_to_async(_pull)(guard, why, last=made + 1 >= ATTEMPTS)
+        done = await sync_to_async(_pull)(guard, why, self.lease(guard.server_id), last=made + 1 >= ATTEMPTS)
         self.attempts = {pk: told for pk, told in self.attempts.items() if pk in self.memories and pk != guard.pk}
         if not done:
             self.attempts[guard.pk] = (made + 1, now + AGAIN_S)
@@ -115,11 +122,18 @@ def fingerprint(state: State | None) -> Print | None:
     return (version, number(mapping(state.get("info")).get("started_at"))) if isinstance(version, int) else None
 
 
-def _look(server_id: int, policy: Json, started_at: float | None) -> None:
+def _just_changed(state: State) -> bool:
+    """A watching that begins meets a switch of a moment ago before its row, too."""
+    changed_at = number(mapping(state.get("policy")).get("changed_at"))
+    return changed_at is not None and abs(state["t"] - changed_at) < GRACE_S
+
+
+def _look(server_id: int, policy: Json, started_at: float | None, lease: Lease | None) -> None:
     close_old_connections()
-    server = Server.objects.filter(pk=server_id).first()
-    if server is not None:
-        drifting.look(server, policy, started_at)
+    with claims.fenced(lease):
+        server = Server.objects.filter(pk=server_id).first()
+        if server is not None:
+            drifting.look(server, policy, started_at)
 
 
 def _watching() -> list[PolicyGuard]:
@@ -128,6 +142,7 @@ def _watching() -> list[PolicyGuard]:
     return guarding.watching()
 
 
-def _pull(guard: PolicyGuard, why: str, *, last: bool) -> bool:
+def _pull(guard: PolicyGuard, why: str, lease: Lease | None, *, last: bool) -> bool:
+    """The server itself refuses a second revert, by the version; the lease is looked at so that only one tries."""
     close_old_connections()
-    return guarding.pull(guard, why, last=last)
+    return claims.stands(lease) and guarding.pull(guard, why, last=last)

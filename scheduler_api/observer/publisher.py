@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import batched
 
 import redis
 import redis.asyncio
@@ -16,6 +18,7 @@ from scheduler_api.frames import Delta, State
 from scheduler_api.history import detail
 from scheduler_api.history.chunks import Chunk
 from scheduler_api.history.detail import Writer
+from scheduler_api.observer.leases import Command, Leases, lease_key, of_server
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +26,14 @@ PUBLISH_S = 2.0
 
 
 class Publisher:
-    """One for a process. Every method tells of a Valkey that is away by its result, never by raising."""
+    """One for a process. Every method tells of a Valkey that is away by its result, never by raising.
 
-    def __init__(self, client: redis.asyncio.Redis) -> None:
+    Writes are those of the server's lease: without it they do nothing.
+    """
+
+    def __init__(self, client: redis.asyncio.Redis, leases: Leases | None = None) -> None:
         self._client = client
+        self.leases = leases or Leases(client)
         self._layer = get_channel_layer()
         self.away = False
 
@@ -38,11 +45,26 @@ class Publisher:
             self._note(error)
             return None
 
-    async def write(self, server_id: int, state: State, delta: Delta | None) -> bool:
-        """The state first: whoever takes a snapshot for a delta must find one at least as new."""
+    async def watched_elsewhere(self, ids: Sequence[int]) -> dict[int, State]:
+        """The states of those that some observer has a lease of; nothing when they cannot be read."""
+        keys = [*(lease_key(of_server(pk)) for pk in ids), *(live.state_key(pk) for pk in ids)]
         try:
             async with asyncio.timeout(PUBLISH_S):
-                await self._client.set(live.state_key(server_id), strict_json.dumps(state), ex=live.STATE_TTL_S)
+                found = await self._client.mget(keys)
+        except (redis.RedisError, OSError) as error:
+            self._note(error)
+            return {}
+        leased = dict(zip(ids, found, strict=False))
+        states = dict(zip(ids, found[len(ids) :], strict=True))
+        return {pk: json.loads(text) for pk, text in states.items() if text is not None and leased[pk] is not None}
+
+    async def write(self, server_id: int, state: State, delta: Delta | None) -> bool:
+        """The state first: whoever takes a snapshot for a delta must find one at least as new."""
+        kept: Command = ("SET", live.state_key(server_id), strict_json.dumps(state), "EX", live.STATE_TTL_S)
+        try:
+            async with asyncio.timeout(PUBLISH_S):
+                if not await self.leases.write(of_server(server_id), [kept]):
+                    return False
                 if delta is not None:
                     await self._layer.group_send(live.group_name(server_id), {"type": "server.frame", "frame": delta})
         except (redis.RedisError, OSError) as error:
@@ -55,28 +77,24 @@ class Publisher:
 
     async def keep(self, writer: Writer, chunks: Sequence[Chunk]) -> bool:
         """Writes chunks of a server's detail."""
+
+        async def put(commands: Sequence[Command]) -> bool:
+            return await self.leases.write(of_server(writer.server_id), commands)
+
         try:
             for chunk in chunks:
                 async with asyncio.timeout(PUBLISH_S):
-                    await writer.write(self._client, chunk)
+                    await writer.write(self._client, chunk, put)
         except (redis.RedisError, OSError) as error:
             self._note(error)
             return False
         return True
 
-    async def beat(self, now: float) -> None:
-        """Tells that an observer runs."""
-        try:
-            async with asyncio.timeout(PUBLISH_S):
-                await self._client.set(live.HEARTBEAT_KEY, repr(now))
-        except (redis.RedisError, OSError) as error:
-            self._note(error)
-
     async def remove(self, server_id: int) -> None:
         try:
             async with asyncio.timeout(PUBLISH_S):
-                await self._client.delete(live.state_key(server_id))
-                await detail.remove(self._client, server_id)
+                keys = [live.state_key(server_id), *await detail.keys(self._client, server_id)]
+                await self.leases.write(of_server(server_id), [("DEL", *some) for some in batched(keys, 1000)])
         except (redis.RedisError, OSError) as error:
             self._note(error)
 

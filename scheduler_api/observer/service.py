@@ -1,9 +1,10 @@
-"""The observer: one task for each enabled server of the registry, kept in step with it."""
+"""The observer: one task for each server that it has the lease of, kept in step with the registry and with other observers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -13,8 +14,12 @@ from django.db import DatabaseError, close_old_connections
 from scheduler_api.frames import State
 from scheduler_api.models import Server
 from scheduler_api.observer.alerting import Lookout
+from scheduler_api.observer.holding import Holder
+from scheduler_api.observer.leases import ALERTS, Lease, of_server
+from scheduler_api.observer.overview import Overview
 from scheduler_api.observer.policing import Policing
 from scheduler_api.observer.publisher import Publisher, publisher
+from scheduler_api.observer.sharing import share
 from scheduler_api.observer.watch import ServerWatch
 
 logger = logging.getLogger(__name__)
@@ -35,10 +40,6 @@ def fingerprint(server: Server) -> Fingerprint:
     return (server.name, server.kind, server.base_url, server.api_key, server.model, server.quiet)
 
 
-def _differs(server: Server | None, seen: Fingerprint) -> bool:
-    return server is None or fingerprint(server) != seen
-
-
 @dataclass(slots=True)
 class _Watched:
     fingerprint: Fingerprint
@@ -50,48 +51,119 @@ class _Watched:
 class Observer:
     publisher: Publisher
     watched: dict[int, _Watched] = field(default_factory=dict)
-    registry_read: bool = False
+    servers: dict[int, Server] | None = None  # the registry as last read
+    lookout: Lookout | None = None  # while it looks after the alerts
+    alerting: list[asyncio.Task[None]] = field(default_factory=list)
+    holder: Holder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.holder = Holder(self.publisher.leases)
 
     async def run(self) -> None:
-        """Until cancelled; then ends its tasks."""
-        lookout = Lookout(self._states, self.publisher)
-        alerts = asyncio.create_task(lookout.run(), name="alerts")
-        policies = asyncio.create_task(Policing(self._states).run(), name="policies")
+        """Until cancelled; then ends its tasks, and gives up what it watched."""
+        policies = asyncio.create_task(Policing(self._states, self._lease).run(), name="policies")
+        holding = asyncio.create_task(self.holder.run(), name="leases")
         try:
             while True:
-                await self._follow_registry()
+                await self._step()
                 await asyncio.sleep(REGISTRY_S)
         finally:
-            await self._end([alerts, policies, *(watched.task for watched in self.watched.values())])
-            await lookout.end()
+            await _end([policies, *self.alerting, *(watched.task for watched in self.watched.values())])
+            if self.lookout is not None:
+                await self.lookout.end()
+            await _end([holding])
+            await self.holder.leave()
 
-    def _states(self) -> dict[int, State | None] | None:
-        """What was published last, by server id; None before the registry was read."""
-        if not self.registry_read:
-            return None
-        return {pk: watched.watch.published for pk, watched in self.watched.items()}
+    async def _step(self) -> None:
+        await self._read_registry()
+        if self.servers is None:
+            return
+        if self.publisher.leases.owner not in self.publisher.leases.observers:
+            await self.holder.round()
+        await self._drop()
+        if self.holder.calm():
+            await self._take()
+            await self._lead()
 
-    async def _follow_registry(self) -> None:
+    async def _read_registry(self) -> None:
         try:
-            servers = {server.pk: server for server in await sync_to_async(enabled_servers)()}
+            self.servers = {server.pk: server for server in await sync_to_async(enabled_servers)()}
         except DatabaseError as error:
             logger.warning("The registry cannot be read, the servers known so far are watched on: %s", error)
-            return
-        changed = [pk for pk, seen in self.watched.items() if seen.task.done() or _differs(servers.get(pk), seen.fingerprint)]
-        await self._end([self.watched.pop(pk).task for pk in changed])
-        for pk in set(changed) - servers.keys():
-            await self.publisher.remove(pk)
-        for pk in servers.keys() - self.watched.keys():
-            watch = ServerWatch(servers[pk], self.publisher)
-            task = asyncio.create_task(watch.run(), name=f"watch {servers[pk].name}")
-            self.watched[pk] = _Watched(fingerprint(servers[pk]), watch, task)
-        self.registry_read = True
+        self.holder.ready = self.servers is not None
 
-    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=STOP_S)
+    # Which servers
+
+    async def _drop(self) -> None:
+        """Ends the watching of what is lost, gone, changed, or more than this observer's share."""
+        assert self.servers is not None
+        surplus = self._surplus()
+        for pk, seen in [*self.watched.items()]:
+            server = self.servers.get(pk)
+            changed = seen.task.done() or server is None or fingerprint(server) != seen.fingerprint
+            if self._lease(pk) is None or changed or pk in surplus:
+                await _end([self.watched.pop(pk).task])
+                if server is None:
+                    await self.publisher.remove(pk)
+                if server is None or pk in surplus:
+                    await self._give_up(pk)
+
+    def _surplus(self) -> set[int]:
+        """Those begun last go first."""
+        quota = self._quota()
+        return set() if quota is None else set([*self.watched][quota:])
+
+    def _quota(self) -> int | None:
+        leases = self.publisher.leases
+        return share(len(self.servers or ()), leases.observers, leases.owner)
+
+    async def _take(self) -> None:
+        assert self.servers is not None
+        quota = self._quota()
+        for pk, server in self.servers.items():
+            if pk in self.watched or not (self._lease(pk) or await self._acquire(pk, quota)):
+                continue
+            watch = ServerWatch(server, self.publisher)
+            task = asyncio.create_task(watch.run(), name=f"watch {server.name}")
+            self.watched[pk] = _Watched(fingerprint(server), watch, task)
+
+    async def _acquire(self, pk: int, quota: int | None) -> bool:
+        if quota is None or len(self.watched) >= quota or self.publisher.leases.holds(of_server(pk)):
+            return False
+        return await self.holder.acquire(of_server(pk))
+
+    async def _give_up(self, pk: int) -> None:
+        if (lease := self._lease(pk)) is not None:
+            await self.holder.release(lease)
+
+    def _lease(self, pk: int) -> Lease | None:
+        return self.publisher.leases.lease(of_server(pk))
+
+    def _states(self) -> dict[int, State | None]:
+        """What was published last of the servers watched here, by id."""
+        return {pk: watched.watch.published for pk, watched in self.watched.items()}
+
+    # What one observer does for all
+
+    async def _lead(self) -> None:
+        """Looks after the alerts of all servers, if no other observer does."""
+        leads = self.publisher.leases.holds(ALERTS)
+        if self.alerting and not leads:
+            await _end(self.alerting)
+            self.lookout, self.alerting = None, []
+        if not self.alerting and (leads or await self.holder.acquire(ALERTS)):
+            overview = Overview(self._states, lambda: self.servers, self.publisher)
+            self.lookout = Lookout(overview.states, lambda: self.publisher.leases.lease(ALERTS))
+            named = {"alerts": self.lookout.run(), "what others watch": overview.run()}
+            self.alerting = [asyncio.create_task(work, name=name) for name, work in named.items()]
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    ending = [*tasks]
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending, timeout=STOP_S)
 
 
 async def observe(valkey_url: str, stop: asyncio.Event) -> None:

@@ -53,7 +53,8 @@ class ServerWatch:
         self.keeper = Keeper(self.server.pk, self.server.name, self.publisher)
 
     def _fresh_board(self) -> Board:
-        return Board(Identity(self.server.pk, self.server.name, self.server.kind, self.server.base_url))
+        identity = Identity(self.server.pk, self.server.name, self.server.kind, self.server.base_url)
+        return Board(identity, self.publisher.leases.owner.name)
 
     async def run(self) -> None:
         self.published = await self.publisher.stored(self.server.pk)
@@ -92,8 +93,13 @@ class ServerWatch:
                 self._look_for_authors()
 
     async def _publish(self) -> None:
-        """A frame at once after news, unless the last was less than `frame_s` ago; without it every `idle_s`, since ages grow."""
+        """A frame at once after news, unless the last was less than `frame_s` ago; without it every `idle_s`, since ages grow.
+
+        The first one waits for the first news, within reason: a server that was handed over is not shown as unknown meanwhile.
+        """
         next_at = 0.0
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.news.wait(), self.idle_s)
         while True:
             if (pause := next_at - monotonic()) > 0:
                 await asyncio.sleep(pause)

@@ -14,17 +14,12 @@ from scheduler_api.alerts.models import Alert
 from scheduler_api.models import Server
 from scheduler_api.observer import alerting
 from scheduler_api.observer.alerting import Lookout
+from scheduler_api.observer.leases import ALERTS
 from tests.support.alerts import rule
+from tests.support.observers import claimed
 from tests.unit.alerts.states import NOW, slot, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class FakePublisher:
-    """Takes reports and keeps none."""
-
-    async def beat(self, now: float) -> None:
-        pass
 
 
 class Clock:
@@ -32,13 +27,14 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
         self.now, self.server, self.shown = NOW, server, state(health="down", text="Down: connection refused")
+        self.lease = claimed(ALERTS)
         monkeypatch.setattr(alerting, "time", lambda: self.now)
 
     def states(self) -> dict[int, Any]:
         return {self.server.pk: self.shown | {"t": self.now}}
 
     def lookout(self) -> Lookout:
-        return Lookout(self.states, FakePublisher())  # type: ignore[arg-type]
+        return Lookout(self.states, lambda: self.lease)
 
     async def go(self, lookout: Lookout, seconds: int) -> None:
         for _ in range(seconds):

@@ -135,7 +135,7 @@ def test_a_server_that_is_removed_leaves_nothing(valkey: ValkeyProcess) -> None:
 
     async def remove() -> None:
         async with live.async_client(valkey.url) as client:
-            await detail.remove(client, ID)
+            await client.delete(*await detail.keys(client, ID))
 
     asyncio.run(remove())
     with redis.Redis.from_url(valkey.url) as store:

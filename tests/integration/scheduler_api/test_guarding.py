@@ -11,10 +11,12 @@ from django.utils import timezone
 from scheduler_api.alerts.kinds import Kind
 from scheduler_api.alerts.models import Alert
 from scheduler_api.models import PolicyChange, Server
+from scheduler_api.observer.leases import of_server
 from scheduler_api.observer.policing import AGAIN_S, Policing
 from scheduler_api.policies import guarding
 from scheduler_api.policies.models import PolicyGuard
 from tests.support.alerts import rule
+from tests.support.observers import claimed
 from tests.support.stub_servers import FakeEngine, running, unused_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,7 +59,8 @@ async def test_it_is_tried_three_times_and_then_says_when_the_server_goes_back()
     guard = await sync_to_async(guarded)(f"http://127.0.0.1:{unused_port()}")
     await sync_to_async(rule)(Kind.GUARD_RAIL)
     shown = {guard.server_id: state(1000.0)}
-    policing = Policing(lambda: shown)
+    lease = await sync_to_async(claimed)(of_server(guard.server_id))
+    policing = Policing(lambda: shown, lambda _: lease)
     for now in (1000.0, 1001.0, 1000.0 + AGAIN_S, 1000.0 + 2 * AGAIN_S):
         shown[guard.server_id] = state(now)
         await policing.round(now)

@@ -14,10 +14,13 @@ from django.db import OperationalError
 from scheduler_api.history import detail, store
 from scheduler_api.models import Rollup, Server
 from scheduler_api.observer import keeper
+from scheduler_api.observer.holding import Holder
 from scheduler_api.observer.keeper import Keeper
+from scheduler_api.observer.leases import of_server
 from scheduler_api.observer.memory import Memory
 from scheduler_api.observer.publisher import publisher
 from tests.integration.scheduler_api.conftest import observing, register
+from tests.support.observers import hold
 from tests.support.stub_servers import FakeEngine, engine_slot, iteration, running
 from tests.support.valkey import ValkeyProcess, running_valkey
 
@@ -56,6 +59,8 @@ async def test_minutes_wait_for_a_database_that_is_away_and_the_page_says_so(
     start = time.time() // 60 * 60 - 600
     seen(memory, start, 130)
     async with publisher(valkey.url) as there:
+        there.leases.lease_s = 600.0
+        await hold(there.leases, of_server(server.pk))
         task = asyncio.create_task(Keeper(server.pk, "local", there).run(lambda: memory))
         await until(lambda: "history" in memory.missing)
         assert "kept here" in memory.missing["history"]
@@ -80,12 +85,15 @@ async def test_a_valkey_that_is_away_costs_the_detail_alone(monkeypatch: pytest.
     monkeypatch.setattr(keeper, "LOOK_S", 0.02)
     with running_valkey() as own:
         async with publisher(own.url) as there:
+            await hold(there.leases, of_server(server.pk))
+            holder = Holder(there.leases)
             task = asyncio.create_task(Keeper(server.pk, "local", there).run(lambda: memory))
             own.stop()
             start = time.time() // 60 * 60 - 600
             seen(memory, start, 70)
             await until(lambda: Rollup.objects.exists())
             own.start()
+            await holder.round()
             seen(memory, start + 70, 10)
             async with asyncio.timeout(8):
                 while not await there._client.zcard(detail.index_key(server.pk)):

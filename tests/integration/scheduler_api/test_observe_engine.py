@@ -32,7 +32,21 @@ async def test_a_state_has_every_part_of_the_protocol() -> None:
         async with observing() as watching:
             state = await watching.until(server, lambda state: bool(state["iterations"]))
     assert state.keys() == {
-        *("seq", "t", "server", "health", "info", "policy", "switching", "phase", "cursor", "anchor", "iteration", "queue"),
+        *(
+            "seq",
+            "t",
+            "server",
+            "observer",
+            "health",
+            "info",
+            "policy",
+            "switching",
+            "phase",
+            "cursor",
+            "anchor",
+            "iteration",
+            "queue",
+        ),
         *("figures", "slots", "units", "iterations", "tasks", "fairness", "marks", "missing"),
     }
     assert state["server"] == {"id": server.pk, "name": "local", "kind": "engine", "url": engine.url}
@@ -131,7 +145,7 @@ async def test_a_stream_that_breaks_off_is_resumed_after_the_last_iteration() ->
             engine.raw_updates.append(b"event: update\ndata: {broken\n\n")
             await asyncio.sleep(0.1)
             engine.iterations = [*engine.iterations, iteration(8, time.time(), gen=[[0, 1]])]
-            state = await watching.until(server, lambda state: state["iterations"][-1]["i"] == 8)
+            state = await watching.until(server, lambda state: [each["i"] for each in state["iterations"][-1:]] == [8])
     assert engine.resumed_after[-1] == "7"
     assert [each["i"] for each in state["iterations"]] == list(range(1, 9))
     assert state["marks"] == []
