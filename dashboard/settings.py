@@ -17,7 +17,7 @@ VERSION = "0.1.0"
 DEBUG = env.flag("SLOTBOARD_DEBUG", False)
 SECRET_KEY = env.kept_secret("SLOTBOARD_SECRET_KEY", VAR_DIR / "secret_key")
 # Encrypt the keys of servers and webhooks in the database; the first encrypts, all decrypt. SECRET_KEY may change without them.
-CREDENTIAL_KEYS = env.words("SLOTBOARD_CREDENTIAL_KEYS") or [env.kept_secret("", VAR_DIR / "credential_key")]
+CREDENTIAL_KEYS = env.words("SLOTBOARD_CREDENTIAL_KEYS") or env.kept_secret("", VAR_DIR / "credential_key").split(",")
 ALLOWED_HOSTS = env.words("SLOTBOARD_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
 CSRF_TRUSTED_ORIGINS = env.words("SLOTBOARD_TRUSTED_ORIGINS")
 # "/ops/llm" behind a proxy that serves the console under a path
@@ -116,6 +116,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": None, "visibility_timeout":
 CELERY_TASK_ALWAYS_EAGER = False
 
 SLOTBOARD_ACCESS = "dashboard.people.access"
+# Requests to the JSON API a minute, of each token or person; 0 for no limit.
+API_READS = env.number("SLOTBOARD_API_READS", 1200)
+API_WRITES = env.number("SLOTBOARD_API_WRITES", 120)
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -255,6 +258,11 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # other hosts below this one are not ours to bind to HTTPS: SLOTBOARD_HSTS_SUBDOMAINS
     "security.W021",  # nor to enter in the browsers' list
 ]
+
+# Days until workers/retention.py drops what is over; 0 keeps it for good.
+KEEP_RUNS_DAYS = env.number("SLOTBOARD_KEEP_RUNS_DAYS", 0)
+KEEP_ALERTS_DAYS = env.number("SLOTBOARD_KEEP_ALERTS_DAYS", 90)
+KEEP_LOGINS_DAYS = env.number("SLOTBOARD_KEEP_LOGINS_DAYS", 90)
 
 LOGGING = {
     "version": 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+from dashboard.api import api
 from dashboard.views import (
     alert_rules,
     alerts,
@@ -26,7 +27,6 @@ from dashboard.views import (
     scenarios,
     servers,
 )
-from scheduler_api.api import api
 
 urlpatterns = [
     path("", overview.overview, name="overview"),

@@ -1,70 +1,117 @@
-"""The JSON API of the registry and its servers. Who asks, and what they may see and do: api_auth.py."""
+"""The JSON API: what holds for all of it, and the servers. Who asks, and what they may see and do: api_auth.py.
+
+Routers of upper layers join it in dashboard/api. docs/api.md is for those who use it.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.urls import URLPattern, path
 from ninja import Field, NinjaAPI, Schema
+from ninja.openapi.schema import OpenAPISchema
+from ninja.pagination import paginate
 
-from scheduler_api import access, policies, selectors
-from scheduler_api.access import Role
-from scheduler_api.api_auth import AUTH, require, server_of
-from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
+from scheduler_api import access, api_problems, selectors
+from scheduler_api.api_alerts import router as alerts
+from scheduler_api.api_auth import AUTH, server_of
+from scheduler_api.api_limits import CallerLimit
+from scheduler_api.api_paging import Pages
+from scheduler_api.api_problems import Refused
+from scheduler_api.api_schema import documented, example
 from scheduler_api.history.api import router as history
-from scheduler_api.models import PolicyChange, Server
+from scheduler_api.models import Server
 
 
 class Api(NinjaAPI):
-    """Answers 401 in JSON where pages would redirect to the login: ninja checks the session itself."""
+    """Answers 401 in JSON where pages would redirect to the login: ninja checks the session itself. Addresses that there are not,
+    and methods that an address does not take, are problems too."""
+
+    _schemas: dict[str, OpenAPISchema]
 
     def _get_urls(self) -> list[Any]:
-        patterns = super()._get_urls()
+        patterns = [*super()._get_urls(), path("<path:rest>", _unknown, name="unknown")]
         for pattern in patterns:
             if isinstance(pattern, URLPattern) and pattern.callback is not None:
-                pattern.callback = login_not_required(pattern.callback)
+                pattern.callback = login_not_required(_with_problems(pattern.callback))
         return patterns
 
+    def get_openapi_schema(self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None) -> OpenAPISchema:
+        """Made once: it is public, and making it takes a while."""
+        prefix = self.get_root_path(path_params or {}) if path_prefix is None else path_prefix
+        kept: dict[str, OpenAPISchema] = self.__dict__.setdefault("_schemas", {})
+        if prefix not in kept:
+            kept[prefix] = super().get_openapi_schema(path_prefix=prefix)
+            documented(kept[prefix])
+        return kept[prefix]
 
-api = Api(title="Slotboard", version="1", auth=AUTH, docs_url=None, openapi_url="openapi.json", urls_namespace="api")
+    def get_openapi_operation_id(self, operation: Any) -> str:
+        """The name of the function, which is the name of the address too; each is there once."""
+        return str(operation.view_func.__name__)
+
+
+def _with_problems(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = view(request, *args, **kwargs)
+        if not isinstance(response, HttpResponseNotAllowed):
+            return response
+        allowed = response.headers["Allow"]
+        return api_problems.answer(405, f"{request.method} is not taken here; {allowed} is.", headers={"Allow": allowed})
+
+    return answer
+
+
+def _unknown(request: HttpRequest, rest: str) -> HttpResponse:
+    return api_problems.answer(404, "There is no such address; openapi.json has all of them.")
+
+
+api = Api(
+    title="Slotboard",
+    version="1",
+    description="Servers, policies, experiments, audit and alerts of the console, for scripts.",
+    auth=AUTH,
+    throttle=[CallerLimit()],
+    docs_url=None,
+    openapi_url="openapi.json",
+    urls_namespace="api",
+)
+api_problems.handle(api)
+
+HEALTH = {"state": "up", "text": "Serving", "detail": "", "since": 1764500000.0, "seen_at": 1764500100.2}
+STATE = {"seq": 812, "t": 1764500100.3, "health": HEALTH, "queue": {"depth": 2, "oldest_s": 1.2}, "slots": [], "iteration": 4711}
+SERVER = {"id": 1, "name": "local", "kind": "engine", "base_url": "http://127.0.0.1:8080", "enabled": True, "health": HEALTH}
 
 
 class ServerOut(Schema):
     id: int
     name: str
-    kind: str
+    kind: str = Field(..., description="engine, llama_server or vllm")
     base_url: str
     enabled: bool
-    health: dict[str, Any] | None = None
+    health: dict[str, Any] | None = Field(None, description="docs/protocol.md section 2; null without an observer")
+
+    model_config = example(**SERVER)
 
 
 class ServerDetail(ServerOut):
     state: dict[str, Any] | None = Field(None, description="docs/protocol.md section 2; null without an observer")
 
-
-class PolicyIn(Schema):
-    set: dict[str, Any] = Field(..., description="policy fields and their new values")
-    expected_version: int | None = None
-    ttl_s: float | None = Field(None, gt=0, le=86400)
-    reason: str = Field(..., min_length=1, max_length=policies.LONGEST_REASON)
+    model_config = example(**SERVER, state=STATE)
 
 
-class PolicyChangeOut(Schema):
-    id: int
-    at: datetime
-    actor_name: str
-    reason: str
-    old: dict[str, Any]
-    changes: dict[str, Any]
-    new: dict[str, Any]
-    version: int | None
-    effective_from_iteration: int | None
-    ttl_s: float | None
-    outcome: str
-    error: str
+class StateOut(Schema):
+    """The live state, whole: docs/protocol.md section 2."""
+
+    seq: int
+    t: float
+    health: dict[str, Any]
+
+    model_config = example(**STATE) | {"extra": "allow"}
 
 
 def _out(server: Server, state: dict[str, Any] | None) -> dict[str, Any]:
@@ -72,52 +119,32 @@ def _out(server: Server, state: dict[str, Any] | None) -> dict[str, Any]:
     return shown | {"health": state["health"] if state else None}
 
 
-@api.get("/servers", response=list[ServerOut])
-def list_servers(request: HttpRequest) -> list[dict[str, Any]]:
-    servers = selectors.list_servers(access.of(request).servers())
+@api.get("/servers", response=list[ServerOut], summary="The servers that one may see", tags=["servers"])
+@paginate(Pages)
+def list_servers(request: HttpRequest, name: str = "", kind: str = "") -> list[dict[str, Any]]:
+    """By name. `name` is the whole of it."""
+    rows = access.of(request).servers()
+    rows = rows.filter(name=name) if name else rows
+    servers = selectors.list_servers(rows.filter(kind=kind) if kind else rows)
     states = selectors.live_states(server.pk for server in servers)
     return [_out(server, states.get(server.pk)) for server in servers]
 
 
-@api.get("/servers/{server_id}", response=ServerDetail)
+@api.get("/servers/{int:server_id}", response=ServerDetail, summary="A server and its live state", tags=["servers"])
 def server_detail(request: HttpRequest, server_id: int) -> dict[str, Any]:
     server = server_of(request, server_id)
     state = selectors.live_state(server.pk)
     return _out(server, state) | {"state": state}
 
 
-@api.patch("/servers/{server_id}/policy", response=PolicyChangeOut)
-def switch_policy(request: HttpRequest, server_id: int, body: PolicyIn) -> PolicyChange:
-    """Answers with the audit row; 409 carries the policy in force, 422 names the field, 502 says that nothing usable answered."""
-    server = server_of(request, server_id)
-    user = require(request, Role.OPERATOR, server)
-    return policies.switch(
-        server,
-        body.set,
-        actor=user,
-        actor_name=user.get_username(),
-        reason=body.reason,
-        expected_version=body.expected_version,
-        ttl_s=body.ttl_s,
-    )
-
-
-@api.get("/servers/{server_id}/policy-changes", response=list[PolicyChangeOut])
-def policy_changes(request: HttpRequest, server_id: int, limit: int = 100) -> list[PolicyChange]:
-    return selectors.policy_changes(server_of(request, server_id), min(max(limit, 1), 1000))
-
-
-def _refused(request: HttpRequest, error: SwitchRefused | type[SwitchRefused]) -> HttpResponse:
-    assert isinstance(error, SwitchRefused)
-    status = error.status if error.status in (409, 422) else 422
-    problem = {"error": error.text, "field": error.field, "current": error.current}
-    return api.create_response(request, problem, status=status)
-
-
-def _unreachable(request: HttpRequest, error: ServerUnreachable | type[ServerUnreachable]) -> HttpResponse:
-    return api.create_response(request, {"error": str(error)}, status=502)
+@api.get("/servers/{int:server_id}/state", response=StateOut, summary="The live state alone", tags=["servers"])
+def server_state(request: HttpRequest, server_id: int) -> dict[str, Any]:
+    """As the observer wrote it last, at most a quarter of a second ago while there is work. 409 while no observer reports."""
+    state = selectors.live_state(server_of(request, server_id).pk)
+    if state is None:
+        raise Refused(409, "conflict", "No observer reports on this server, so nothing is known of it now.")
+    return state
 
 
 api.add_router("/servers", history)
-api.add_exception_handler(SwitchRefused, _refused)
-api.add_exception_handler(ServerUnreachable, _unreachable)
+api.add_router("/alerts", alerts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -32,6 +33,7 @@ class Token(HttpBearer):
             cache.incr(key)
             raise HttpError(401, "This token is not valid: it is wrong, revoked or expired.")
         request.slotboard_access = found  # type: ignore[attr-defined]
+        request.slotboard_caller = f"token:{hashlib.sha256(token.encode()).hexdigest()[:20]}"  # type: ignore[attr-defined]
         return found
 
 
@@ -46,9 +48,23 @@ def server_of(request: HttpRequest, pk: int) -> Server:
         raise HttpError(404, "No such server.") from None
 
 
-def require(request: HttpRequest, role: Role, server: Server) -> User:
-    """Who writes. Raises 403 for less than the role on this server."""
+def require(request: HttpRequest, role: Role, server: Server | None) -> User:
+    """Who writes. Raises 403 for less than the role on this server; what is about no server in particular is about all."""
     user = request.user
-    if not isinstance(user, User) or not access.of(request).may(role, server.pk):
-        raise HttpError(403, f"This needs the role {role.value} on {server.name}.")
+    if not isinstance(user, User) or not access.of(request).may(role, server.pk if server is not None else None):
+        raise HttpError(403, f"This needs the role {role.value} on {server.name if server is not None else 'all servers'}.")
     return user
+
+
+def require_anywhere(request: HttpRequest, role: Role) -> User:
+    """Who writes what belongs to no server: scenarios, presets. Raises 403 for somebody without the role on any."""
+    user = request.user
+    if not isinstance(user, User) or not access.of(request).may_anywhere(role):
+        raise HttpError(403, f"This needs the role {role.value} on a server.")
+    return user
+
+
+def sees(request: HttpRequest, server: Server | None) -> bool:
+    """Whether something of this server exists for who asks; what is about none exists for everybody with a role."""
+    held = access.of(request)
+    return held.may(Role.VIEWER, server.pk) if server is not None else held.best() is not None

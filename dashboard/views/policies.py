@@ -108,10 +108,10 @@ def revert(request: Request, pk: int, change: int) -> HttpResponse:
     if not changes:
         messages.info(request, "This change set what was there already, so there is nothing to take back.")
         return redirect("policies", pk=pk)
-    return _one_click(request, pk, lambda: _take_back(request.user, row, changes))
+    return _one_click(request, pk, lambda: take_back(request.user, row, changes))
 
 
-def _take_back(user: User, row: PolicyChange, changes: policy_page.Json) -> PolicyChange:
+def take_back(user: User, row: PolicyChange, changes: policy_page.Json) -> PolicyChange:
     return policies.switch(
         row.server,
         changes,

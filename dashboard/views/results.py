@@ -40,7 +40,7 @@ def run_or_404(pk: int) -> Run:
 def result_context(request: Request, run: Run) -> dict[str, Any]:
     """What the page of a run that is over shows."""
     pair = request.GET.get("pair", "")
-    found = _found(run, int(pair) if pair.isdigit() and len(pair) < 8 else None)
+    found = found_of(run, int(pair) if pair.isdigit() and len(pair) < 8 else None)
     drawn = results.forest_of(found["measures"], found["noise"])
     endings = run_page.endings(run, found["complete_pairs"])
     counts = sample_values.sample_counts(run)
@@ -68,7 +68,7 @@ def result_context(request: Request, run: Run) -> dict[str, Any]:
     }
 
 
-def _found(run: Run, pair: int | None) -> dict[str, Any]:
+def found_of(run: Run, pair: int | None = None) -> dict[str, Any]:
     """The results of a run that is over, which are computed once: bootstraps over many measures take seconds."""
     others = Run.objects.filter(scenario=run.scenario, state=RunState.FINISHED)
     newest = others.order_by("-id").values_list("pk", flat=True).first()

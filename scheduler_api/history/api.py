@@ -17,7 +17,8 @@ from ninja.errors import HttpError
 
 from scheduler_api import strict_json
 from scheduler_api.api_auth import server_of
-from scheduler_api.history import ranges, store, table
+from scheduler_api.history import api_docs, ranges, store, table
+from scheduler_api.history.api_docs import described
 from scheduler_api.history.table import Json, Rows
 
 router = Router(tags=["history"])
@@ -62,7 +63,11 @@ def _answer(request: HttpRequest, found: Json, name: str, rows: Iterable[Rows]) 
     return HttpResponse(out.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
 
 
-@router.get("/{server_id}/detail", summary="Iterations and tasks of a range within the last 15 minutes")
+@router.get(
+    "/{int:server_id}/detail",
+    summary="Iterations and tasks of a range within the last 15 minutes",
+    openapi_extra=described(api_docs.DETAIL, table.iterations([]), ("table", "string", "of the CSV: iterations, or tasks")),
+)
 def detail(request: HttpRequest, server_id: int) -> HttpResponse:
     """At most 4,000 iterations, neighbours merged beyond that; at most 3,000 tasks, the longest waits first kept. In CSV `table`
     says which: `iterations` (the default) or `tasks`."""
@@ -74,7 +79,11 @@ def detail(request: HttpRequest, server_id: int) -> HttpResponse:
     return _answer(request, found, f"{wanted if wanted == 'tasks' else 'iterations'}-{pk}", [rows])
 
 
-@router.get("/{server_id}/fairness", summary="How evenly slots and clients were served in a range within the last 15 minutes")
+@router.get(
+    "/{int:server_id}/fairness",
+    summary="How evenly slots and clients were served in a range within the last 15 minutes",
+    openapi_extra=described(api_docs.FAIRNESS, table.fairness(api_docs.FAIRNESS)),
+)
 def fairness(request: HttpRequest, server_id: int) -> HttpResponse:
     pk = server_of(request, server_id).pk
     t_from, t_to = _range(request, ranges.newest(pk), LIVE_S)
@@ -82,7 +91,11 @@ def fairness(request: HttpRequest, server_id: int) -> HttpResponse:
     return _answer(request, found, f"fairness-{pk}", [table.fairness(found)])
 
 
-@router.get("/{server_id}/history", summary="Sums of a minute or more, of the last 30 days")
+@router.get(
+    "/{int:server_id}/history",
+    summary="Sums of a minute or more, of the last 30 days",
+    openapi_extra=described(api_docs.HISTORY, table.points([]), ("step", "integer", "seconds between points, at least")),
+)
 def history(request: HttpRequest, server_id: int) -> HttpResponse:
     """`step` in seconds: the smallest of 60, 600, 3600, 21600 and 86400 that is at least that, and that the range allows."""
     pk = server_of(request, server_id).pk
@@ -94,7 +107,11 @@ def history(request: HttpRequest, server_id: int) -> HttpResponse:
     return _answer(request, found, f"history-{pk}", [table.points(found["points"])])
 
 
-@router.get("/{server_id}/stall", summary="Who kept a slot waiting, and what another prefill order would have done")
+@router.get(
+    "/{int:server_id}/stall",
+    summary="Who kept a slot waiting, and what another prefill order would have done",
+    openapi_extra=described(api_docs.STALL, table.stall(api_docs.STALL)),
+)
 def stall(request: HttpRequest, server_id: int, slot: int) -> HttpResponse:
     """Of the stretches in which the slot had work and got no token, the one that covers most of the range; 404 without one."""
     pk = server_of(request, server_id).pk

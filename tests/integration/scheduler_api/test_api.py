@@ -51,7 +51,7 @@ def test_an_operator_switches(server: Server, operator_client: Client, engine: F
     assert response.status_code == 200
     assert response.json()["outcome"] == "applied"
     assert engine.requested == {"prefill_order": "rotating"}
-    [row] = operator_client.get(f"/api/servers/{server.pk}/policy-changes").json()
+    [row] = operator_client.get(f"/api/servers/{server.pk}/policy-changes").json()["items"]
     assert (row["actor_name"], row["reason"], row["version"]) == ("mira", "chat waits", 2)
 
 
@@ -83,7 +83,7 @@ def test_an_unreachable_server_is_a_bad_gateway(server: Server, operator_client:
     server.save()
     response = patch(operator_client, server)
     assert response.status_code == 502
-    assert "connection refused" in response.json()["error"]
+    assert "connection refused" in response.json()["detail"]
 
 
 def test_an_unknown_server_is_not_found(operator_client: Client) -> None:
@@ -103,7 +103,7 @@ def test_the_live_state_is_what_the_observer_wrote(server: Server, viewer_client
     with redis.Redis.from_url(valkey.url) as store:
         store.set(live.state_key(server.pk), strict_json.dumps(state))
     assert viewer_client.get(f"/api/servers/{server.pk}").json()["state"] == state
-    [listed] = viewer_client.get("/api/servers").json()
+    [listed] = viewer_client.get("/api/servers").json()["items"]
     assert listed["health"] == state["health"]
 
 

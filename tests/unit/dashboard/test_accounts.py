@@ -226,7 +226,7 @@ def test_a_role_in_a_group_is_for_its_servers_alone(viewer: User, viewer_client:
     )
     page = viewer_client.get(reverse("overview")).text
     assert ("inside" in page, "outside" in page) == (True, False)
-    assert [each["name"] for each in viewer_client.get("/api/servers").json()] == ["inside"]
+    assert [each["name"] for each in viewer_client.get("/api/servers").json()["items"]] == ["inside"]
     assert viewer_client.get(reverse("server-share", args=[inside.pk])).status_code == 200
     assert viewer_client.get(reverse("server", args=[outside.pk])).status_code == 404
 

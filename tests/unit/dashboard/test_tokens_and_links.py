@@ -51,7 +51,7 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(operator_client: Client, ser
     assert secret not in str(vars(row))
     assert secret not in operator_client.get(reverse("settings-tokens")).text
     assert not AuditEntry.objects.filter(after__contains=secret).exists()
-    assert [each["name"] for each in bearer(secret).get("/api/servers").json()] == ["busy"]
+    assert [each["name"] for each in bearer(secret).get("/api/servers").json()["items"]] == ["busy"]
     row.refresh_from_db()
     assert row.last_used_at is not None
 
@@ -100,7 +100,7 @@ def test_a_token_of_a_group_sees_its_servers_alone(operator: User, server: Serve
     group = ServerGroup.objects.create(name="lab")
     group.servers.add(inside)
     _, secret = tokens.make(operator, "x", Scope.READ, group=group)
-    assert [each["id"] for each in bearer(secret).get("/api/servers").json()] == [inside.pk]
+    assert [each["id"] for each in bearer(secret).get("/api/servers").json()["items"]] == [inside.pk]
     assert bearer(secret).get(f"/api/servers/{outside.pk}").status_code == 404
     assert bearer(secret).get(f"/api/servers/{outside.pk}/history").status_code == 404
 

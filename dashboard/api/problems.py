@@ -1,0 +1,45 @@
+"""Refusals of the upper layers as problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import NinjaAPI
+
+from scheduler_api.api_problems import answer
+from scheduler_api.policies.values import PolicyFileRefused
+from workers.errors import ExperimentRefused
+from workers.gating import ArmFault
+from workers.scenarios import ScenarioError
+
+
+def _experiment(request: HttpRequest, error: ExperimentRefused) -> HttpResponse:
+    return answer(409, error.text, "conflict")
+
+
+def _arms(request: HttpRequest, error: ArmFault) -> HttpResponse:
+    return answer(422, str(error), "invalid", field="arms", errors=[{"field": "arms", "text": str(error)}])
+
+
+def _scenario(request: HttpRequest, error: ScenarioError) -> HttpResponse:
+    faults = [{"field": fault.field, "text": fault.text, "line": fault.line} for fault in error.faults]
+    return answer(422, str(error), "invalid", field="text", errors=faults)
+
+
+def _policy_file(request: HttpRequest, error: PolicyFileRefused) -> HttpResponse:
+    return answer(422, error.text, "invalid")
+
+
+HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
+    ExperimentRefused: _experiment,
+    ArmFault: _arms,
+    ScenarioError: _scenario,
+    PolicyFileRefused: _policy_file,
+}
+
+
+def handle(api: NinjaAPI) -> None:
+    for kind, handler in HANDLERS.items():
+        api.add_exception_handler(kind, handler)
