@@ -15,7 +15,6 @@ def alerts() -> int:
     """One round; how many messages it handed to tasks of their own. A slow recipient keeps no other waiting for a round."""
     watchdog.look()
     outbox.bury()
-    outbox.prune()
     outbox.announce()
     due = outbox.due()
     for pk in due:

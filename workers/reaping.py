@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError
 
 from workers import lease, queueing, runlog
 from workers.errors import BrokerDown
-from workers.models import Run, RunState
+from workers.models import ACTIVE, HELD, Run, RunState
 from workers.queueing import send
 from workers.recording import add_warning
 from workers.restore import restore
@@ -28,6 +28,20 @@ def reap() -> list[int]:
     _send_forgotten()
     queueing.dispatch()
     return lost
+
+
+def close_all(why: str) -> int:
+    """Ends every run that has not ended, where nothing can be at work on one: after a restore. Policies stay. How many."""
+    open_ones = Run.objects.filter(state__in=(RunState.WAITING, *ACTIVE))
+    ids = list(open_ones.values_list("pk", flat=True))
+    ended = {"finished_at": timezone.now(), "progress_text": ""}
+    Run.objects.filter(pk__in=ids, state__in=HELD).update(state=RunState.LOST, error=why, **ended)
+    Run.objects.filter(pk__in=ids, state__in=(RunState.WAITING, RunState.QUEUED)).update(
+        state=RunState.STOPPED, stop_requested=True, stop_reason=why[:300], **ended
+    )
+    for pk in ids:
+        runlog.note(pk, why, "warning", "console")
+    return len(ids)
 
 
 def _bury(run: Run) -> bool:

@@ -11,7 +11,7 @@ from celery.signals import worker_ready, worker_shutting_down
 from django.db import close_old_connections
 from kombu.exceptions import OperationalError
 
-from workers import alerting, reaping, shardrun, steps
+from workers import alerting, reaping, retention, shardrun, steps
 from workers.app import app
 from workers.experiments import RUN_TASK
 from workers.models import Run, RunState
@@ -33,6 +33,11 @@ def run_shard(task: Any, shard_id: int) -> bool:
 @app.task(name="workers.reap")  # type: ignore[untyped-decorator]
 def reap() -> list[int]:
     return reaping.reap()
+
+
+@app.task(name="workers.drop_old")  # type: ignore[untyped-decorator]
+def drop_old() -> dict[str, int]:
+    return retention.drop_old()
 
 
 @worker_ready.connect  # type: ignore[untyped-decorator]

@@ -6,7 +6,7 @@ from typing import Any
 
 from celery.signals import worker_init
 
-from scheduler_api import audit
+from scheduler_api import audit, processes
 from scheduler_api.models import Server
 from scheduler_api.policies import scheduling
 from workers import selectors
@@ -24,6 +24,7 @@ def fire() -> int:
 def write_as_worker(**_: Any) -> None:
     """What this process writes without a request is told apart in the audit trail."""
     audit.this_process("worker")
+    processes.hold("worker")
 
 
 def busy(server: Server) -> str:

@@ -18,7 +18,6 @@ PAUSES_S = (5.0, 20.0, 60.0, 300.0, 900.0)
 CLAIM_S = 120.0
 #: Alerts that ended longer ago are told to nobody: the page has them.
 TOLD_WITHIN = timedelta(hours=1)
-KEPT = timedelta(days=90)
 DIED = "the worker ended while it sent; the message may have arrived and is not sent again"
 NO_RECIPIENT = "its recipient was removed or switched off"
 
@@ -110,13 +109,23 @@ def _done(delivery: Delivery, outcome: str, error: str) -> None:
     row.update(outcome=outcome, error=error[:300], done_at=timezone.now())
 
 
-def prune(now: datetime | None = None) -> int:
-    """Drops alerts, with their messages, and test messages that ended long ago. How many alerts they were."""
-    limit = (now or timezone.now()) - KEPT
-    old = list(Alert.objects.filter(closed_at__lt=limit).values_list("pk", flat=True)[:500])
+def drop_ended(before: datetime) -> int:
+    """Drops alerts, with their messages, and test messages that ended before then, some hundreds at a time. How many alerts."""
+    old = list(Alert.objects.filter(closed_at__lt=before).values_list("pk", flat=True)[:500])
     Alert.objects.filter(pk__in=old).delete()
-    Delivery.objects.filter(alert=None, created_at__lt=limit).delete()
+    Delivery.objects.filter(alert=None, created_at__lt=before).delete()
     return len(old)
+
+
+def drop_silences(before: datetime) -> int:
+    """Silences that ended before then; the audit trail goes on telling of them."""
+    return Silence.objects.filter(until__lt=before).delete()[0]
+
+
+def drop_unsent(why: str) -> int:
+    """Messages that are not to be sent any more, whatever they were to say. How many."""
+    unsent = Delivery.objects.filter(outcome__in=(Outcome.PENDING, Outcome.SENDING))
+    return unsent.update(outcome=Outcome.FAILED, error=why[:300], done_at=timezone.now())
 
 
 def bury(now: datetime | None = None) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from scheduler_api import audit
+from scheduler_api import audit, processes
 from scheduler_api.observer.service import observe
 
 
@@ -16,6 +16,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         audit.this_process("observer")
+        processes.hold("observer")
         asyncio.run(_until_signalled())
 
 
