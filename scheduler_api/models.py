@@ -116,6 +116,7 @@ class Rollup(models.Model):
 
 from scheduler_api.alerts.models import Alert, Delivery, Recipient, Rule, Silence  # noqa: E402, F401  # Django finds them here
 from scheduler_api.audit.models import AuditEntry  # noqa: E402, F401
+from scheduler_api.observer.models import ObserverClaim  # noqa: E402, F401
 from scheduler_api.policies.models import (  # noqa: E402, F401
     PolicyDrift,
     PolicyGuard,
