@@ -1,9 +1,8 @@
-"""Starting and stopping experiments, and what one would do before it is started."""
+"""Starting and stopping experiments."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,17 +15,15 @@ from scheduler_api import audit
 from scheduler_api.models import Server
 from workers import preflight, queueing, runlog
 from workers.analysis.order import ABBA, ORDERS, default_floor
-from workers.checks import batch_warning, context_problem, kv_warning
 from workers.errors import BrokerDown, ExperimentRefused
 from workers.load.dialects import Lack
 from workers.load.plan import make_plan
 from workers.load.planned import Scaling
 from workers.loadrun import MOST_SEED, texts_of
 from workers.models import Run, RunState
-from workers.planning import expected
+from workers.pair import checked, is_pair, plan_of
 from workers.queueing import RUN_TASK, send
-from workers.scenarios import Scenario, ScenarioError, Sizes, library, load
-from workers.scenarios import names as scenario_names
+from workers.scenarios import ScenarioError, library
 from workers.scenarios.reading import read
 from workers.scenarios.schema import SCALE_MAX, SCALE_MIN
 
@@ -84,14 +81,14 @@ def start_run(
     if seed is not None and not 0 <= seed < MOST_SEED:
         raise ExperimentRefused(f"The seed must lie between 0 and {MOST_SEED - 1}, not {seed}.")
     when = When(not_before, wait)
-    if text or not _is_pair(scenario):
+    if text or not is_pair(scenario):
         return _start_load(scenario, text, server, policy_a, policy_b, repetitions, scale, by, shards, when, seed, (order, floor))
     if shards != 1:
         raise ExperimentRefused(f"The scenario {scenario} sends two requests at a time, so it cannot be spread over shards.")
     if scale == "auto":
         raise ExperimentRefused(f"The scenario {scenario} takes a number as its scale.")
     scale = 1.0 if scale is None else scale
-    plan, sizes = _checked(scenario, scale)
+    plan, sizes = checked(scenario, scale)
     share = plan.share if share is None else share
     _check_numbers(repetitions, share)
     _refuse_second(server, when)
@@ -229,58 +226,6 @@ def request_stop(run: Run, by: User | None) -> None:
         audit.record("run.stopped", run.scenario, server=run.server, actor=by, ref=f"run {run.pk}")
         runlog.note(run.pk, f"{reason[:1].upper()}{reason[1:]}.", "warning", "console")
     run.refresh_from_db()
-
-
-def plan_of(server_state: Mapping[str, Any] | None, scale: float, repetitions: int, share: float | None = None) -> dict[str, Any]:
-    """What a run would do, from a server's live state (docs/protocol.md section 2; None when nothing is known).
-
-    Keys: ok, problems and warnings (sentences), slots {"cold", "short"}, tokens {"cold", "depth", "short", "n_predict"},
-    context_needed, context_available, n_batch, floor (pairs of equal arms first), blocks, requests, order ("AB BA AB"),
-    share, and the expected times {"cold_s", "short_s", "short_at_s", "block_s", "warm_s", "total_s", "basis"}, where basis says
-    where they come from.
-    """
-    name = "warm-behind-cold"
-    try:
-        scenario, sizes = _checked(name, scale)
-    except ExperimentRefused as refused:
-        return {"ok": False, "problems": [refused.text], "warnings": []}
-    info = (server_state or {}).get("info") or {}
-    switching = (server_state or {}).get("switching") or {}
-    problems = [context_problem(info.get("n_ctx_slot"), info.get("n_slots"), scenario, sizes)]
-    if switching and not switching.get("can"):
-        problems.append(switching.get("why_not") or "This server does not offer to switch policies.")
-    warnings = [kv_warning(info.get("kv_mode")), batch_warning(info.get("n_batch"), sizes)]
-    share = scenario.share if share is None else share
-    floor = default_floor(repetitions, equal_arms=False)
-    return {
-        "ok": not any(problems),
-        "problems": [text for text in problems if text],
-        "warnings": [text for text in warnings if text],
-        "slots": {"cold": scenario.cold.slot, "short": scenario.short.slot},
-        "tokens": {"cold": sizes.cold, "depth": sizes.depth, "short": sizes.short, "n_predict": sizes.n_predict},
-        "context_needed": sizes.context_needed,
-        "context_available": info.get("n_ctx_slot"),
-        "n_batch": info.get("n_batch"),
-        "floor": floor,
-        "blocks": 2 * (repetitions + floor) + 1,
-        "requests": 3 + 6 * (repetitions + floor),
-        "order": " ".join("AB" if pair % 2 else "BA" for pair in range(1, repetitions + 1)),
-        "share": share,
-        "expected": expected(server_state, scenario, sizes, scale, repetitions + floor, share),
-    }
-
-
-def _is_pair(name: str) -> bool:
-    """Whether a scenario has the form of warm-behind-cold."""
-    return name in scenario_names()
-
-
-def _checked(name: str, scale: float) -> tuple[Scenario, Sizes]:
-    try:
-        scenario = load(name)
-        return scenario, scenario.sizes(scale)
-    except ScenarioError as error:
-        raise ExperimentRefused(str(error)) from error
 
 
 def _check_numbers(repetitions: int, share: float) -> None:

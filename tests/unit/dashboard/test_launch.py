@@ -17,66 +17,21 @@ from django.utils import timezone
 
 from dashboard import command_line, experiment_form
 from dashboard.charts.load import block_order
-from scheduler_api.models import Server, ServerKind
+from scheduler_api.models import Server
 from tests.support import sample_rows
-from tests.support.sample_states import FakeServer
-from workers import experiments as services
-from workers import planning, preflight, runlog, stored
-from workers.load.dialects import Abilities
+from tests.support.launching import SENT, form, observed, reached, stock
+from workers import planning, preflight, stored
 from workers.models import Run, RunState
 from workers.scenarios import library
-from workers.survey import Survey
+
+__all__ = ["observed", "reached", "stock"]
 
 pytestmark = pytest.mark.django_db
-
-SENT = {"scenario": "cancel-storm", "repetitions": "3", "scale": "0.5", "shards": "1", "seed": "7", "wait": "yes"}
 
 
 @pytest.fixture
 def server() -> Server:
     return sample_rows.make_server()
-
-
-@pytest.fixture
-def stock() -> Server:
-    return Server.objects.create(name="stock", kind=ServerKind.LLAMA_SERVER, base_url="http://127.0.0.1:8081")
-
-
-@pytest.fixture(autouse=True)
-def observed(server: Server, stock: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = {
-        server.pk: FakeServer(server.pk, server.name).play(3).state(),
-        stock.pk: FakeServer(stock.pk, stock.name, kind="llama_server").play(3).state(),
-    }
-    monkeypatch.setattr("scheduler_api.selectors.live_states", lambda ids: {pk: states[pk] for pk in ids if pk in states})
-
-
-@pytest.fixture
-def reached(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What the servers answer when they are asked what they can do, and the runs that were sent to workers."""
-
-    def survey(server: Server, *, adapters: bool = False) -> Survey:
-        engine = server.kind == ServerKind.ENGINE
-        can = Abilities(
-            "A server", token_ids=True, pins=engine, labels=engine, switches=engine, adapters=0, n_slots=4, n_ctx=8192
-        )
-        return Survey(can, policy={"version": 1} if engine else None)
-
-    sent: list[int] = []
-    monkeypatch.setattr(preflight, "survey", survey)
-    monkeypatch.setattr("scheduler_api.policies.dry_run", lambda *_: None)
-    monkeypatch.setattr(services, "send", lambda run: sent.append(run.pk))
-    return sent
-
-
-def form(client: Client, **query: Any) -> str:
-    response = client.get(reverse("experiment-new"), query)
-    assert response.status_code == 200
-    return response.text
-
-
-def check(client: Client, **query: Any) -> str:
-    return client.get(reverse("experiment-check"), {**SENT, **query}).text
 
 
 # -- the form
@@ -197,51 +152,6 @@ def test_the_floor_that_is_asked_for_counts_in_what_is_told(operator_client: Cli
     assert text.count('<i class="a fl-b"') == 6
 
 
-# -- what the target cannot do
-
-
-def test_a_viewer_cannot_ask_what_a_server_can_do(viewer_client: Client) -> None:
-    assert viewer_client.get(reverse("experiment-check")).status_code == 403
-
-
-def test_what_a_target_can_do_is_said_as_such(operator_client: Client, server: Server, reached: list[int]) -> None:
-    assert "studio-1 can do all of this" in check(operator_client, server=server.pk)
-
-
-def test_pins_and_labels_that_a_target_does_not_take_are_warnings(
-    operator_client: Client, stock: Server, reached: list[int]
-) -> None:
-    text = check(operator_client, server=stock.pk, scenario="victim-and-attacker", scale="0.1")
-    assert "takes no slot numbers, so the requests meant for slots 0, 1 go where it likes." in text
-    assert "does not show client labels" in text
-    assert "data-fatal" not in text
-
-
-def test_what_would_be_refused_is_marked_and_refused(operator_client: Client, server: Server, reached: list[int]) -> None:
-    told = "The server has 0 LoRA adapters loaded, and the scenario needs 1."
-    assert told in check(operator_client, server=server.pk, scenario="lora-group")
-    large = check(operator_client, server=server.pk, scenario="victim-and-attacker", scale="1")
-    assert "A slot holds 8,192 tokens, and the largest request needs 12,005 at this scale." in large
-    assert "data-fatal" in large
-    response = operator_client.post(reverse("experiment-new"), {**SENT, "server": server.pk, "scenario": "lora-group"})
-    assert told in response.text
-    assert response.status_code == 409
-
-
-def test_a_target_without_policies_has_equal_arms(operator_client: Client, stock: Server, reached: list[int]) -> None:
-    text = form(operator_client, **SENT, server=stock.pk)
-    assert "both arms are what it does now" in text
-    assert 'name="a-prefill_order"' not in text
-    operator_client.post(reverse("experiment-new"), {**SENT, "server": stock.pk, "b-phase": "barrier"})
-    run = Run.objects.get()
-    assert (run.policy_a, run.policy_b, run.server) == ({}, {}, stock)
-
-
-def test_a_server_that_does_not_answer_is_said(operator_client: Client, server: Server) -> None:
-    text = check(operator_client, server=server.pk)
-    assert "data-fatal" in text
-
-
 # -- again
 
 
@@ -326,79 +236,3 @@ def test_names_are_quoted_for_the_shell() -> None:
     words = as_a_shell(command_line.command("a b", "it's $HOME", {"a": {}, "b": {"x": "'"}}, 2, 0.5))
     assert words[3:7] == ["a b", "--server", "it's $HOME", "--a"]
     assert words[9] == '{"x": "\'"}'
-
-
-# -- while it goes
-
-
-def under_way(server: Server, **fields: Any) -> Run:
-    told: dict[str, Any] = {"state": "running", "finished_at": None, "heartbeat_at": timezone.now(), "started_at": timezone.now()}
-    text = library.text_of("cancel-storm")
-    return sample_rows.make_run(server, pairs=0, planned=3, scenario="cancel-storm", scenario_text=text, **{**told, **fields})
-
-
-def test_a_load_under_way_shows_its_counts_and_its_log(viewer_client: Client, server: Server) -> None:
-    counts = {
-        "planned": 1200,
-        "sent": 834,
-        "done": 830,
-        "failed": 3,
-        "rate_per_s": 21.44,
-        "ttft_p50_s": 0.213,
-        "ttft_p95_s": None,
-    }
-    run = under_way(server, live={**counts, "at": timezone.now().timestamp()})
-    runlog.note(run.pk, "Block 1 of 6 begins.", source="shard 2")
-    runlog.note(run.pk, "The generator was behind.", "warning")
-    text = viewer_client.get(reverse("run", args=[run.pk])).text
-    figures = dict(re.findall(r"<div><dt>([^<]+)</dt><dd class=\"[^\"]*\">([^<]+?) ?<", text))
-    assert figures == {
-        **{"Planned": "1200", "Sent": "834", "Done": "830", "Failed": "3", "Rate": "21"},
-        **{"TTFT so far, median": "0.21", "TTFT so far, p95": "none yet"},
-    }
-    assert text.index("The generator was behind.") < text.index("Block 1 of 6 begins.")
-    assert "shard 2" in text
-    assert "No observer reports the requests of this server" in text
-    headers = {"HX-Request": "true", "HX-Target": "progress"}
-    polled = viewer_client.get(reverse("run", args=[run.pk]), headers=headers).text
-    assert 'id="run-log" hx-swap-oob="true"' in polled
-
-
-def test_a_run_that_stops_says_which_slots_are_still_busy(viewer_client: Client, server: Server, monkeypatch: Any) -> None:
-    state = FakeServer(server.pk, server.name).play(3).state()
-    slots = [{**slot, "state": "prompt" if slot["id"] in (0, 2) else "idle"} for slot in state["slots"]]
-    monkeypatch.setattr("scheduler_api.selectors.live_state", lambda pk: {**state, "slots": slots})
-    run = under_way(server, state="stopping", stop_requested=True)
-    text = viewer_client.get(reverse("run", args=[run.pk])).text
-    assert "2 slots still busy (0, 2): a batch in flight runs to its end." in text
-    assert 'id="fig-live-load"' in text
-
-
-def test_a_scheduled_run_says_when_it_begins(viewer_client: Client, server: Server) -> None:
-    run = under_way(server, state="waiting", started_at=None, not_before=timezone.now() + timedelta(hours=3))
-    text = viewer_client.get(reverse("run", args=[run.pk])).text
-    assert re.search(r"It starts in (3 h|2 h 59 min|2 h 60 min), when its server is free then\.", text)
-    assert "Load and slots" not in text
-
-
-# -- the list
-
-
-def test_the_list_is_filtered_and_parted_into_pages(viewer_client: Client, operator: User, server: Server) -> None:
-    other = sample_rows.make_server("edge")
-    for number in range(27):
-        sample_rows.make_run(server, operator, pairs=0, planned=1, scenario="agents" if number % 2 else "mixed-chat")
-    sample_rows.make_run(other, None, pairs=0, planned=1, state="failed", error="No answer.")
-
-    def listed(**query: str) -> str:
-        return viewer_client.get(reverse("experiments"), query).text
-
-    assert "page 1 of 2" in listed()
-    assert "page 2 of 2" in listed(page="2")
-    assert "page 2 of 2" in listed(page="99")
-    assert listed(scenario="agents").count('data-l="state"') == 13
-    assert listed(server="edge").count('data-l="state"') == 1
-    assert listed(state="broken").count('data-l="state"') == 1
-    assert listed(by="mira", state="finished", page="2").count('data-l="state"') == 2
-    assert "?by=mira&amp;state=finished&amp;page=1" in listed(by="mira", state="finished", page="2")
-    assert "No experiment is like that." in listed(by="nobody")
