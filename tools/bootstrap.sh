@@ -45,3 +45,4 @@ if [ "$(cat .venv/.installed 2>/dev/null || true)" != "$(hash_of_lock)" ]; then
     hash_of_lock > .venv/.installed
 fi
 ln -sf ../../tools/slotboard-engine .venv/bin/slotboard-engine
+ln -sf ../../tools/slotboard .venv/bin/slotboard

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from slotboard_client.cli import command
+
+command()
