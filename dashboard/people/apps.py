@@ -9,7 +9,8 @@ class PeopleConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from dashboard.people import retention
+        from dashboard.people import retention, signins
         from workers.retention import added
 
         added.extend(rule for rule in retention.RULES if rule not in added)
+        signins.connect()

@@ -9,6 +9,8 @@ from datetime import datetime
 from allauth.usersessions.models import UserSession
 from django.contrib.auth.models import User
 
+from scheduler_api import audit
+
 #: What a user agent tells about its program and its system, first match wins.
 _PROGRAMS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
 _SYSTEMS = (
@@ -61,6 +63,7 @@ def end(user: User, pk: int) -> bool:
     """Whether there was one."""
     row = UserSession.objects.filter(user=user, pk=pk).first()
     if row is not None:
+        audit.record("session.ended", f"{words(row.user_agent)}, of {user.get_username()}")
         row.end()
     return row is not None
 
@@ -72,4 +75,6 @@ def end_all(user: User, but: str | None = None) -> int:
     for row in rows:
         row.end()
         ended += 1
+    if ended:
+        audit.record("session.ended", f"{ended} session{'s' if ended > 1 else ''} of {user.get_username()}")
     return ended

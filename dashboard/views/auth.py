@@ -19,6 +19,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import reverse_lazy
 from django.views.decorators.http import require_safe
 
+from scheduler_api import audit
+
 
 class SignIn(LoginView):
     """Name and password here; then whatever else the account asks for, a code from the phone, through django-allauth."""
@@ -44,6 +46,7 @@ class Welcome(PasswordResetConfirmView):
 
     def form_valid(self, form: Any) -> HttpResponse:
         answer = super().form_valid(form)
+        audit.record("password.set", form.user.get_username(), actor=form.user, why="with the link of an admin")
         messages.success(self.request, "The password is set. Log in with it.")
         return answer
 

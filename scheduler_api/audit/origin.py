@@ -38,6 +38,11 @@ def current() -> Origin:
     return _of(request) if request is not None else _process
 
 
+def answering() -> bool:
+    """Whether a request is being answered: not so in a command, a task or a test that calls a function."""
+    return _request.get() is not None
+
+
 def _of(request: HttpRequest) -> Origin:
     user: Any = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
