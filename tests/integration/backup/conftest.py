@@ -33,15 +33,21 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: 
 
 
 @pytest.fixture
-def var(tmp_path: Path, settings: Settings, empty_database: Path, django_db_blocker: DjangoDbBlocker) -> Iterator[Path]:
-    """The var folder of a console that was just installed."""
+def bare(tmp_path: Path, settings: Settings, django_db_blocker: DjangoDbBlocker) -> Iterator[Path]:
+    """The var folder of a console that has no database yet."""
     folder = tmp_path / "var"
     folder.mkdir()
     settings.VAR_DIR = folder
     settings.CREDENTIAL_KEYS, settings.SECRET_KEY = [KEY], "a secret key"
-    shutil.copy(empty_database, folder / "slotboard.sqlite3")
     with django_db_blocker.unblock(), sqlite.standing_in(folder / "slotboard.sqlite3"):
         yield folder
+
+
+@pytest.fixture
+def var(bare: Path, empty_database: Path) -> Path:
+    """The var folder of a console that was just installed."""
+    shutil.copy(empty_database, bare / "slotboard.sqlite3")
+    return bare
 
 
 @pytest.fixture
