@@ -16,7 +16,7 @@ from ninja import Field, NinjaAPI, Schema
 from ninja.openapi.schema import OpenAPISchema
 from ninja.pagination import paginate
 
-from scheduler_api import access, api_problems, selectors
+from scheduler_api import access, api_problems, selectors, strict_json
 from scheduler_api.api_alerts import router as alerts
 from scheduler_api.api_auth import AUTH, server_of
 from scheduler_api.api_limits import CallerLimit
@@ -138,12 +138,12 @@ def server_detail(request: HttpRequest, server_id: int) -> dict[str, Any]:
 
 
 @api.get("/servers/{int:server_id}/state", response=StateOut, summary="The live state alone", tags=["servers"])
-def server_state(request: HttpRequest, server_id: int) -> dict[str, Any]:
+def server_state(request: HttpRequest, server_id: int) -> HttpResponse:
     """As the observer wrote it last, at most a quarter of a second ago while there is work. 409 while no observer reports."""
     state = selectors.live_state(server_of(request, server_id).pk)
     if state is None:
         raise Refused(409, "conflict", "No observer reports on this server, so nothing is known of it now.")
-    return state
+    return HttpResponse(strict_json.dumps(state), content_type="application/json")
 
 
 api.add_router("/servers", history)

@@ -159,7 +159,7 @@ def silence_out(silence: Silence) -> dict[str, Any]:
     }
 
 
-@router.get("", response=list[AlertOut], summary="Alerts")
+@router.get("", response=list[AlertOut], summary="Alerts, the worst first")
 @paginate(Pages)
 def list_alerts(
     request: HttpRequest,

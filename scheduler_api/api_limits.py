@@ -31,7 +31,7 @@ _wait: ContextVar[int | None] = ContextVar("slotboard_api_wait", default=None)
 class CallerLimit(BaseThrottle):
     """`settings.API_READS` and `settings.API_WRITES` requests in each minute of the clock; 0 is no limit."""
 
-    rests_until = 0.0
+    rests_until = 0.0  # of all of this process
 
     def allow_request(self, request: HttpRequest) -> bool:
         reads = request.method in ("GET", "HEAD")
@@ -43,7 +43,7 @@ class CallerLimit(BaseThrottle):
             count = _counted(f"slotboard:api:{caller(request)}:{'reads' if reads else 'writes'}:{int(now // WINDOW_S)}")
         except redis.RedisError as error:
             logger.warning("Requests to the API are not counted for %.0f s: %s", REST_S, error)
-            self.rests_until = time.monotonic() + REST_S
+            CallerLimit.rests_until = time.monotonic() + REST_S
             return True
         _wait.set(max(1, WINDOW_S - int(now % WINDOW_S)))
         return count <= limit

@@ -57,7 +57,7 @@ def list_presets(request: HttpRequest) -> list[Json]:
     return [_out(*each) for each in presets.all_presets()]
 
 
-@router.get("/{slug:key}", response=PresetOut, summary="A preset")
+@router.get("/{slug:key}", response=PresetOut, summary="A preset by its key")
 def preset_detail(request: HttpRequest, key: str) -> Json:
     return _found(key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Field, Router, Schema
 from ninja.errors import HttpError
@@ -16,7 +16,7 @@ from ninja.responses import Status
 from dashboard import run_list
 from dashboard.run_list import Filters
 from dashboard.views.results import found_of
-from scheduler_api import access
+from scheduler_api import access, strict_json
 from scheduler_api.access import Role
 from scheduler_api.api_auth import require, sees
 from scheduler_api.api_paging import Pages, Shown
@@ -269,13 +269,14 @@ def run_detail(request: HttpRequest, run_id: int) -> Json:
 
 
 @router.get("/{int:run_id}/result", response=ResultOut, summary="What a run found")
-def run_result(request: HttpRequest, run_id: int) -> Json:
+def run_result(request: HttpRequest, run_id: int) -> HttpResponse:
     """Measures with their intervals, and the verdict. 409 while it is not over."""
     run = run_of(request, run_id)
     if run.active:
         raise Refused(409, "conflict", f"Run {run.pk} is not over: it is {run.state}.")
     found = found_of(run)
-    return {name: value for name, value in found.items() if name not in ("timelines", "pair")} | {"run": run.pk}
+    told = {name: value for name, value in found.items() if name not in ("timelines", "pair")} | {"run": run.pk}
+    return HttpResponse(strict_json.dumps(told), content_type="application/json")
 
 
 @router.post("/{int:run_id}/stop", response=RunDetail, summary="Stop a run")
