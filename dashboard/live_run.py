@@ -12,7 +12,7 @@ from dashboard.charts import words
 from dashboard.charts.live_load import SPAN_S, live_load
 from scheduler_api import selectors as registry
 from scheduler_api.history import detail
-from workers import queueing, selectors
+from workers import letting_go, queueing, selectors
 from workers.models import Run, RunState
 
 LOG_LINES = 200
@@ -101,6 +101,8 @@ def _busy_words(run: Run, state: Mapping[str, Any] | None) -> str:
     """While a run stops: the slots that the server still holds on to."""
     if not (run.state == RunState.STOPPING or run.stop_requested) or state is None:
         return ""
+    if not state.get("slots"):
+        return letting_go.NO_SLOTS
     busy = [str(slot["id"]) for slot in state.get("slots") or [] if slot["state"] != "idle"]
     if not busy:
         return "All slots are free again; the policy is being put back."

@@ -41,6 +41,7 @@ class Conductor(ABC):
         self.warnings: list[str] = []
         self._noted = ""
         self.limit_s = 600.0  # the longest silence of a request that is not yet an error, until the server's speed is known
+        self.later: list[Callable[[], None]] = []  # what need not be written down before the run is told to be over
         self.switcher = Switcher(run, held, self.warn)
 
     def go(self) -> None:
@@ -63,6 +64,8 @@ class Conductor(ABC):
             if state is RunState.FAILED and self._restarted_since():
                 error = f"The server restarted during the run. {error}"
             recording.finish(self.run, self.held, state, error, self.warnings)
+            for work in self.later:
+                work()
         except LeaseLost:
             log.warning("Run %d was taken from this worker at its end", self.run.pk)
 

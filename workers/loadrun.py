@@ -48,7 +48,7 @@ class LoadRun(Conductor):
 
     def work(self) -> None:
         self.say(0, "Looking at the server")
-        self.sender = Sender(self.run, self.watch, self.clock)
+        self.sender = Sender(self.run, self.watch, self.clock, self.later)
         self.scenario, self.survey = self.sender.scenario, self.sender.survey
         self.can = self.survey.can
         self._look()

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
 
-from scheduler_api.exceptions import SchedulerApiError
-from workers import lease, runlog, target
+from workers import lease, runlog
 from workers.analysis.iterations import shortened
 from workers.analysis.order import Step
 from workers.block import Request
-from workers.errors import RunFailed
+from workers.letting_go import NO_SLOTS, still_busy
 from workers.load.reading import Answer
 from workers.models import Block, Run, RunState, Sample
 from workers.restore import restore
-from workers.scenarios import ScenarioError, load
-from workers.scenarios.reading import read
 
 log = logging.getLogger(__name__)
 
 MOST_WARNINGS = 50
-IDLE_WITHIN_S = 0.4  # how long a stop waits for the slots that it gave up
 
 
 def add_warning(warnings: list[str], text: str) -> bool:
@@ -113,12 +108,15 @@ def _request(request: Request) -> dict[str, Any]:
 
 
 def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]) -> None:
-    """Puts the policy back, sees that the slots are free, and closes the run. Raises LeaseLost."""
+    """Sees that the slots are free, puts the policy back, and closes the run. Raises LeaseLost.
+
+    What goes on is written down meanwhile: a server that does not answer can hold up the policy for longer than a stop may take.
+    """
+    if state is not RunState.FINISHED:
+        _give_up(run, held, warnings)
     restored = restore(run)
     if restored.text:
         add_warning(warnings, restored.text)
-    if state is not RunState.FINISHED and (text := _still_busy(run)):
-        add_warning(warnings, text)
     progress = {"progress_done": run.progress_total} if state is RunState.FINISHED else {}
     lease.write(
         run.pk,
@@ -134,25 +132,12 @@ def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]
     runlog.note(run.pk, f"{RunState(state).label}. {error}".strip(), "info" if state is RunState.FINISHED else "error")
 
 
-def _slots(run: Run) -> set[int] | None:
-    """The slots that a run's requests name; None when the server chose some."""
-    if not run.scenario_text:
-        scenario = load(run.scenario)
-        return {scenario.cold.slot, scenario.short.slot}
-    named = {stream.slot for stream in read(run.scenario_text).streams}
-    return None if None in named else {slot for slot in named if slot is not None}
-
-
-def _still_busy(run: Run) -> str:
-    """Closed connections free their slots at the next batch; what is not free by then is said."""
-    deadline = time.monotonic() + IDLE_WITHIN_S
-    try:
-        slots = _slots(run)
-        while busy := target.busy_slots(run.server, slots):
-            if time.monotonic() >= deadline:
-                count = f"{len(busy)} slot{'s' if len(busy) > 1 else ''}"
-                return f"{count} still busy at the end ({', '.join(map(str, busy))}): a batch in flight runs to its end."
-            time.sleep(0.05)
-    except (SchedulerApiError, RunFailed, ScenarioError) as failure:
-        log.info("Run %d: whether its slots are free is unknown: %s", run.pk, failure)
-    return ""
+def _give_up(run: Run, held: str, warnings: list[str]) -> None:
+    lease.write(run.pk, held, progress_text="Its requests are closed")
+    busy = still_busy(run)
+    if busy and busy != NO_SLOTS:
+        add_warning(warnings, busy)
+    if busy:
+        runlog.note(run.pk, busy, "info" if busy == NO_SLOTS else "warning")
+    back = "" if run.policy_version is None else "The policy is being put back."
+    lease.write(run.pk, held, warnings=warnings, progress_text=f"Its requests are closed. {busy} {back}".rstrip())

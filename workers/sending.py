@@ -18,7 +18,7 @@ from scheduler_api.targets import allowed_targets
 from workers import target
 from workers.analysis.load import Limits
 from workers.conducting import guard
-from workers.errors import LeaseLost, RunFailed
+from workers.errors import LeaseLost, RunFailed, RunStopped
 from workers.handing import Handing
 from workers.lease import Watch
 from workers.load import search, shards
@@ -129,9 +129,12 @@ class Sender:
 
     loop_factory = staticmethod(uvloop.new_event_loop)
 
-    def __init__(self, run: Run, watch: Watch, clock: ClientClock) -> None:
-        """Looks at the server and its tokenizer. Raises ScenarioError, RunFailed, ServerUnreachable."""
-        self.run, self.watch, self.clock = run, watch, clock
+    def __init__(self, run: Run, watch: Watch, clock: ClientClock, later: list[Callable[[], None]]) -> None:
+        """Looks at the server and its tokenizer. `later` is given what is to be done once the run is told to be over.
+
+        Raises ScenarioError, RunFailed, ServerUnreachable.
+        """
+        self.run, self.watch, self.clock, self.later = run, watch, clock, later
         self.scenario = scenario_of(run)
         self.files = texts_of(self.scenario)
         self.survey: Survey = survey(run.server, adapters=self.scenario.adapters_needed > 0)
@@ -224,18 +227,22 @@ class Prepared:
             on_first=self.progress.first_token,
             keep=False,
         )
-        self._runner.prepare(self.plan)
+        self._runner.prepare(self.plan, sender.watch.check)
 
     def go(self, start_at: float | None, live: Callable[[Json], None]) -> Report:
         """Sends it from `start_at`, on this process's clock (None: at once), and gives `live` its progress meanwhile.
 
-        Every record is in the database when it returns, also when it ends early by raising what the watch found.
+        Every record is in the database when it returns, also when it ends early by raising what the watch found. After a stop
+        those that are not written down yet are left to `Sender.later`: there may be thousands, and somebody waits for the stop.
         """
         tick = self._ticker(live)
         try:
             with self._sender.watch.ticking(tick), _quick_switches():
                 self._sender.guard(self._send(start_at))
         except LeaseLost:
+            raise
+        except RunStopped:
+            self._sender.later.append(self._keeper.flush)
             raise
         except BaseException:
             self._keeper.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -79,7 +80,15 @@ class _Serving:
         self._clock = ClientClock()
 
     def go(self) -> None:
-        self._sender = Sender(self._run, self._watch, self._clock)
+        later: list[Callable[[], None]] = []
+        self._sender = Sender(self._run, self._watch, self._clock, later)
+        try:
+            self._obey()
+        finally:
+            for work in later:
+                work()
+
+    def _obey(self) -> None:
         self._offset = refclock.measure(self._clock)
         self._hold.write(clock_offset_s=self._offset.seconds, clock_error_s=self._offset.error)
         self._note(f"Joined: {self._shard.worker}; its clock is known to {self._offset.error * 1000:.2f} ms.")

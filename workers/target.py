@@ -72,15 +72,22 @@ def tokenize(server: Server, text: str) -> list[int]:
     return tokens
 
 
-def busy_slots(server: Server, slots: Iterable[int] | None) -> list[int]:
-    """Which of `slots`, of all with None, are not idle now. Raises ServerUnreachable, RunFailed."""
-    if server.kind in (ServerKind.VLLM, ServerKind.OPENAI):
-        return []  # it tells of none
+def tells_slots(server: Server) -> bool:
+    return server.kind in (ServerKind.ENGINE, ServerKind.LLAMA_SERVER)
+
+
+def busy_slots(server: Server, slots: Iterable[int] | None, read_s: float = 10.0) -> list[int]:
+    """Which of `slots`, of all with None, are not idle now; none of a server that tells of none.
+
+    Raises ServerUnreachable, RunFailed.
+    """
+    if not tells_slots(server):
+        return []
     wanted = None if slots is None else set(slots)
     if server.kind == ServerKind.ENGINE:
-        busy = [slot["id"] for slot in state(server, read_s=2.0).get("slots", []) if slot["state"] != "idle"]
+        busy = [slot["id"] for slot in state(server, read_s=min(read_s, 2.0)).get("slots", []) if slot["state"] != "idle"]
     else:
-        busy = [slot["id"] for slot in _list(server, "/slots") if slot.get("is_processing")]
+        busy = [slot["id"] for slot in _list(server, "/slots", read_s) if slot.get("is_processing")]
     return [slot for slot in busy if wanted is None or slot in wanted]
 
 
@@ -114,8 +121,8 @@ def model(server: Server) -> Model:
     return Model(str(models[0]["id"]), longest(models[0]))
 
 
-def _list(server: Server, path: str) -> list[Json]:
-    value = _asked(server, "GET", path, None, 10.0)
+def _list(server: Server, path: str, read_s: float = 10.0) -> list[Json]:
+    value = _asked(server, "GET", path, None, read_s)
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

@@ -19,6 +19,7 @@ from workers.load.http import Limits, Wire
 from workers.load.planned import AnswerOf, Plan, Planned
 from workers.load.reading import Answer, Outcome, Reading
 
+CHECK_EVERY = 200  # requests encoded between two looks whether that is still wanted: some milliseconds
 AHEAD_S = 0.0005  # an event loop wakes up to a millisecond late, so the last bit is waited for by yielding
 
 
@@ -79,12 +80,20 @@ class Runner:
             found.append(Record(request, None, answer))
         return found
 
-    def prepare(self, plan: Plan) -> None:
-        """Makes the bodies of all requests beforehand, except where they hold an answer that is yet to come."""
+    def prepare(self, plan: Plan, check: Callable[[], None] = lambda: None) -> None:
+        """Makes the bodies of all requests beforehand, except where they hold an answer that is yet to come.
+
+        `check` is called now and then: what it raises ends it.
+        """
         self._plan = plan
         self._requests = {each.number: each for each in plan.requests}
         self._keep = {piece.request for each in plan.requests for piece in each.pieces if isinstance(piece, AnswerOf)}
-        self._ready = {each.number: self._encode(each, {}) for each in plan.requests if not _holds_answers(each)}
+        self._ready: dict[int, bytes] = {}
+        for place, each in enumerate(plan.requests):
+            if place % CHECK_EVERY == 0:
+                check()
+            if not _holds_answers(each):
+                self._ready[each.number] = self._encode(each, {})
         self._waits = {each.number: len(each.after) for each in plan.requests}
         self._followers: dict[int, list[Planned]] = defaultdict(list)
         for each in plan.requests:

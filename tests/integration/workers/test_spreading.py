@@ -91,7 +91,7 @@ def spread(server: FakeOpenAi, arrivals: str) -> Run:
 
 def planned(run: Run, label: str) -> tuple[Plan, dict[bytes, int]]:
     """What a block was to send, and the number of each request by its body: its text is drawn from the seed and its place."""
-    sender = Sender(run, Watch(run.pk, ""), ClientClock())
+    sender = Sender(run, Watch(run.pk, ""), ClientClock(), [])
     sender.speak(Manner.of_json(run.conditions["speaks"]))
     plan = sender.plan(1, label, Scaling(1.0, run.conditions["fitted"]["times"]))
     return plan, {sender.dialect.body(each, {}): each.number for each in plan.requests}

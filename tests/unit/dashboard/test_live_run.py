@@ -71,6 +71,9 @@ def test_a_run_that_stops_says_which_slots_are_still_busy(viewer_client: Client,
     text = viewer_client.get(reverse("run", args=[run.pk])).text
     assert "2 slots still busy (0, 2): a batch in flight runs to its end." in text
     assert 'id="fig-live-load"' in text
+    assert 'hx-trigger="every 300ms"' in text
+    monkeypatch.setattr("scheduler_api.selectors.live_state", lambda pk: {**state, "slots": []})
+    assert "does not tell of its slots" in viewer_client.get(reverse("run", args=[run.pk])).text
 
 
 def test_a_scheduled_run_says_when_it_begins(viewer_client: Client, server: Server) -> None:
