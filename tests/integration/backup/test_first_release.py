@@ -19,10 +19,11 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from dashboard.backup import archive, sqlite
 from dashboard.people.models import Membership
+from scheduler_api.alerts.models import Rule
 from scheduler_api.audit import guards, selectors
 from scheduler_api.audit.chain import Head
 from scheduler_api.audit.models import AuditEntry
-from scheduler_api.models import PolicyChange, Rule, Server
+from scheduler_api.models import PolicyChange, Server
 from tests.integration.backup.test_backup import restored
 from workers.models import Block, Run, Sample
 
