@@ -12,6 +12,7 @@ from ninja.errors import HttpError
 from ninja.pagination import paginate
 from ninja.params.functions import Query
 from ninja.responses import Status
+from pydantic import field_validator
 
 from dashboard import run_list
 from dashboard.run_list import Filters
@@ -170,6 +171,15 @@ class RunIn(Schema):
     not_before: datetime | None = Field(None, description="a moment to wait for; without an offset, of the console's time zone")
 
     model_config = example(**STARTED)
+
+    @field_validator("scale", mode="before")
+    @classmethod
+    def _scale(cls, value: Any) -> Any:
+        """One sentence in place of one for each of the types."""
+        usable = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is None or value == "auto" or usable:
+            return value
+        raise ValueError("must be a number, or auto")
 
 
 class ResultOut(Schema):

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from pytest_django.fixtures import Settings
 
 from scheduler_api import live, strict_json
+from scheduler_api.api_limits import CallerLimit
 from scheduler_api.models import PolicyChange, Server
 from tests.conftest import client_of
 from tests.support.stub_servers import FakeEngine, running, unused_port
@@ -110,6 +112,21 @@ def test_the_live_state_is_what_the_observer_wrote(server: Server, viewer_client
 def test_a_dead_valkey_reads_as_no_state(server: Server, viewer_client: Client) -> None:
     response = viewer_client.get(f"/api/servers/{server.pk}")
     assert (response.status_code, response.json()["state"]) == (200, None)
+
+
+def test_requests_are_counted_in_valkey(
+    server: Server, viewer_client: Client, valkey: ValkeyProcess, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import redis
+
+    monkeypatch.setattr(CallerLimit, "rests_until", 0.0)
+    settings.API_READS = 1
+    answers = [viewer_client.get("/api/servers") for _ in range(3)]  # of two minutes at most
+    late = next(answer for answer in answers if answer.status_code == 429)
+    assert 1 <= int(late.headers["Retry-After"]) <= 60
+    with redis.Redis.from_url(valkey.url) as store:
+        [key, *_] = store.keys("slotboard:api:person:*")
+        assert 0 < store.ttl(key) <= 120
 
 
 def test_the_schema_is_served(viewer_client: Client) -> None:
