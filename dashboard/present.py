@@ -9,6 +9,8 @@ from typing import Any
 type State = Mapping[str, Any]
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
+#: An observer tells of each server every second: what is older than this, nobody watches any more.
+OLD_S = 15.0
 
 # health state -> mark of the sprite, tone, word, rank (low = more trouble)
 HEALTH: dict[str, tuple[str, str, str, int]] = {
@@ -45,6 +47,25 @@ def health_of(state: State | None) -> Health:
     told = state["health"]
     mark, tone, word, rank = HEALTH.get(told["state"], HEALTH["unknown"])
     return Health(mark, tone, told.get("text") or word, told.get("detail") or "", rank)
+
+
+def of_now(state: State | None, now: float) -> State | None:
+    """The state; with an unknown health where its observer has told nothing for a while, since it may be anything by now."""
+    if state is None or now - state["t"] <= OLD_S:
+        return state
+    last = health_of(state).word
+    health = {
+        "state": "unknown",
+        "text": "Not reported",
+        "detail": f"no observer tells of it now; it was last seen as: {last}",
+        "since": state["t"],
+        "seen_at": state["health"].get("seen_at"),
+    }
+    return {**state, "health": health}
+
+
+def states_of_now(states: Mapping[int, State], now: float) -> dict[int, State]:
+    return {pk: told for pk, state in states.items() if (told := of_now(state, now)) is not None}
 
 
 def grouped(value: float | None, places: int = 0) -> str:

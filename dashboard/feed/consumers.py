@@ -153,7 +153,7 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
         await self.send_json({"type": "snapshot", "state": state})
         self.sent_seq, self.stale = state["seq"], ""
         if time() - state["t"] > self.old_s:
-            await self._tell_stale(STOPPED)
+            await self._tell_stale(STOPPED, state["t"])
 
     async def _look(self) -> None:
         """Nothing came for a while: the observer is gone, or its frames did not get here."""
@@ -163,12 +163,14 @@ class ServerFeed(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels 
         elif state["seq"] != self.sent_seq:
             await self._snapshot()
         elif time() - state["t"] > self.old_s:
-            await self._tell_stale(STOPPED)
+            await self._tell_stale(STOPPED, state["t"])
 
-    async def _tell_stale(self, text: str) -> None:
+    async def _tell_stale(self, text: str, t: float | None = None) -> None:
+        """`t` is when the state that is shown was written; the browser's clock may be another, so its age is told."""
         if text != self.stale:
             self.stale = text
-            await self.send_json({"type": "stale", "text": text})
+            age = {} if t is None else {"age_s": round(time() - t, 1)}
+            await self.send_json({"type": "stale", "text": text, **age})
 
     async def _stored(self) -> tuple[dict[str, Any] | None, str]:
         """The stored state, else why there is none. A connection of its own: this is rare."""

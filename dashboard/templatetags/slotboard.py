@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -31,7 +32,8 @@ def mark(name: str, tone: str = "") -> SafeString:
 @register.simple_tag
 def rail_entries(servers: Iterable[Any]) -> list[dict[str, Any]]:
     listed = list(servers)
-    return present.rail(listed, selectors.live_states([server.pk for server in listed]))
+    states = present.states_of_now(selectors.live_states([server.pk for server in listed]), time.time())
+    return present.rail(listed, states)
 
 
 @register.filter

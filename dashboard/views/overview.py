@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard import cards as made
-from dashboard import roles
+from dashboard import present, roles
 from dashboard.roles import Role
 from scheduler_api import selectors
 from scheduler_api.alerts.selectors import open_by_server
@@ -48,15 +48,15 @@ def rail(request: HttpRequest) -> HttpResponse:
 
 def _context(request: HttpRequest) -> dict[str, object]:
     within = roles.visible(request.user)
-    servers = selectors.list_servers(within)
-    states = selectors.live_states([server.pk for server in servers])
+    servers, now = selectors.list_servers(within), time.time()
+    states = present.states_of_now(selectors.live_states([server.pk for server in servers]), now)
     active = {
         run.server_id: run for run in reversed(runs.list_runs(limit=LATEST_RUNS, within=within)) if run.active and run.server_id
     }
     ids = [server.pk for server in servers]
     alerts, drifts = open_by_server(ids), open_drifts(ids)
     beside = {pk: made.Beside(alerts.get(pk), drifts.get(pk)) for pk in ids}
-    every = made.of(servers, states, active, time.time(), beside)
+    every = made.of(servers, states, active, now, beside)
     query, only = request.GET.get("q", "").strip(), request.GET.get("only", "")
     return {
         "all_cards": every,

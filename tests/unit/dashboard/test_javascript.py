@@ -51,6 +51,14 @@ def test_the_browser_splices_series_and_appends_tasks_as_the_server_does() -> No
     assert evaluate("live/state.js", followed, {"first": states[0], "deltas": deltas}) == states
 
 
+def test_what_nobody_tells_of_any_more_reads_alike_on_both_sides() -> None:
+    state = EXAMPLES["busy"](1).state()
+    old = evaluate("live/words.js", "module.ofNow(value, true)", state)
+    assert old == present.of_now(state, state["t"] + present.OLD_S + 1)
+    assert old["health"]["text"] == "Not reported"
+    assert evaluate("live/words.js", "module.ofNow(value, false)", state) == present.of_now(state, state["t"] + 1) == state
+
+
 def test_a_gap_and_a_repeat_do_not_follow() -> None:
     told = evaluate("live/state.js", "value.map((seq) => module.follows({seq: 7}, {seq}))", [6, 7, 8, 9])
     assert told == [False, False, True, False]

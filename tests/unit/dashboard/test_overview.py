@@ -39,6 +39,22 @@ def test_a_server_nobody_watches_is_unknown_not_idle(viewer_client: Client, show
     assert "idle</span>" not in text.replace("</i></span>idle</span>", "")
 
 
+def test_case_11_what_nobody_tells_of_any_more_is_unknown_and_not_serving(
+    viewer_client: Client, shown: Show, states: dict[int, Json]
+) -> None:
+    """A killed observer leaves its last words behind for a minute."""
+    for name in ("busy", "down"):
+        server = shown(name)
+        states[server.pk] |= {"t": states[server.pk]["t"] - 20}
+    response = viewer_client.get(reverse("overview"))
+    told = {card.name: card for card in response.context["cards"]}
+    assert {card.state for card in told.values()} == {"unknown"}
+    assert told["busy"].lead.startswith("Not reported for 2")
+    assert told["busy"].words == "no observer tells of it now; it was last seen as: Serving."
+    assert (told["busy"].queue, told["busy"].rates, set(told["busy"].cells)) == ("", "", {cards.UNKNOWN_CELL})
+    assert response.text.count(": Not reported") == 2  # in the rail
+
+
 @pytest.mark.django_db
 def test_an_empty_overview_says_what_will_appear(viewer_client: Client, admin_client: Client) -> None:
     assert "an admin adds one" in viewer_client.get(reverse("overview")).text

@@ -6,6 +6,7 @@ import { Head } from "./live/head.js";
 import { Board } from "./live/board.js";
 import { Strips } from "./live/strips.js";
 import { Units } from "./live/units.js";
+import { ofNow } from "./live/words.js";
 import { View } from "./live/view.js";
 import { tabs } from "./live/tabs.js";
 import { paused } from "./frame/polls.js";
@@ -16,22 +17,29 @@ const page = document.querySelector("[data-page]");
 const first = JSON.parse(document.getElementById("state").textContent);
 const clock = new Clock();
 const skew = new Skew();
-const serverNow = () => clock.now() + skew.value; // times of slots, batches and tasks are the server's clock
 const button = document.querySelector("[data-pause]");
 const status = new Status(document.querySelector("[data-live]"), button);
+// Times of slots, batches and tasks are the server's clock; of the time since the last frame nothing is known.
+const serverNow = () => clock.now() - status.behind + skew.value;
 const view = new View(serverNow, turned);
 const always = first ? [new Head(page), new Strips(), new Units(page)] : []; // true of now, whatever range is shown
 const board = first ? new Board(page, script.dataset, view, serverNow) : null;
-let pending = null;
+let last = first;
+let pending = false;
+let old = false;
+
+function drawAlways() {
+  old = status.old;
+  const state = ofNow(last, old);
+  for (const part of always) {
+    part.draw(state);
+    part.tick?.(clock.now());
+  }
+}
 
 function draw() {
-  const state = pending;
-  pending = null;
-  const now = clock.now();
-  for (const part of always) {
-    part.draw(state, now);
-    part.tick?.(now);
-  }
+  pending = false;
+  drawAlways();
   board.draw();
 }
 
@@ -41,12 +49,13 @@ function told(state) {
   skew.see(state);
   status.hear();
   board.see(state);
-  if (pending === null) requestAnimationFrame(draw);
-  pending = state;
+  last = state;
+  if (!pending) requestAnimationFrame(draw);
+  pending = true;
 }
 
-function heard(kind, text) {
-  status.tell(kind, text);
+function heard(kind, text, age) {
+  status.tell(kind, text, age);
   if (kind === "closed") board?.end();
 }
 
@@ -80,15 +89,15 @@ if (first) {
   tabs(page);
   clock.see(first.t);
   board.see(first);
-  pending = first;
   draw();
 }
 status.range(view.range, view.paused);
 if (!view.live) board?.turn();
 setInterval(() => {
-  status.tick(clock.now());
+  status.tick();
   if (document.hidden || !first) return;
-  if (!view.paused) for (const part of always) part.tick?.(clock.now());
+  if (status.old !== old) drawAlways();
+  else if (!view.paused) for (const part of always) part.tick?.(clock.now());
   board.tick();
 }, TICK_MS);
 feed.open();

@@ -9,6 +9,7 @@ const FINAL = { 4401: "Log in again to go on", 4404: "This server is not there a
 
 export class Feed {
   // `told(state)` gets each new state, `status(kind, text)` one of: connecting, live, lost, paused, stale, closed.
+  // A stale one also tells how old the state is, in seconds, where there is one.
   constructor(path, { told, status }) {
     const url = new URL(path, location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
@@ -74,7 +75,7 @@ export class Feed {
   }
 
   #message(message) {
-    if (message.type === "stale") return this.status("stale", message.text);
+    if (message.type === "stale") return this.status("stale", message.text, message.age_s);
     if (message.type === "snapshot") {
       this.resyncing = false;
       this.tries = 0;

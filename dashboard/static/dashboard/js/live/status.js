@@ -4,6 +4,7 @@ import { set } from "./dom.js";
 import { words } from "./range.js";
 
 const QUIET_S = 5;
+const OLD_S = 15; // dashboard/present.py says the same
 
 export class Status {
   constructor(node, button) {
@@ -18,10 +19,21 @@ export class Status {
     this.heard = performance.now();
   }
 
-  tell(kind, text) {
+  tell(kind, text, age) {
     this.kind = kind;
     this.text = text;
+    if (age !== undefined) this.heard = performance.now() - age * 1000;
     this.tick();
+  }
+
+  // Seconds of which nothing is known: times on the page stand still for so long. A paused page is not told, and asks for nothing.
+  get behind() {
+    return this.kind === "paused" ? 0 : Math.max((this.#age() ?? 0) - QUIET_S, 0);
+  }
+
+  // Whether the server may be anything by now.
+  get old() {
+    return this.behind > OLD_S - QUIET_S;
   }
 
   #age() {

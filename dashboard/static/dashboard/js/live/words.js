@@ -80,6 +80,14 @@ export function trouble(health, now) {
   return `${health.text || HEALTH[health.state][2]}${since}${told}.${ANSWERS.has(health.state) ? "" : " What stands below is what was seen last."}`;
 }
 
+// The state, or the same with an unknown health when nothing was told for a while, as dashboard/present.py has it.
+export function ofNow(state, old) {
+  if (!old) return state;
+  const last = state.health.text || (HEALTH[state.health.state] ?? HEALTH.unknown)[2];
+  const health = { state: "unknown", text: "Not reported", detail: `no observer tells of it now; it was last seen as: ${last}`, since: state.t, seen_at: state.health.seen_at };
+  return { ...state, health };
+}
+
 export function cohortWords(state) {
   const cohort = state.phase?.cohort;
   return cohort ? `, cohort ${cohort.id} (${cohort.completed.length} of ${cohort.members.length} done)` : "";
