@@ -41,6 +41,7 @@ class ModelWatch:
     async def serving(self) -> AsyncGenerator[Report, None]:
         """Until something goes wrong. Raises NoAnswer, NotServing or IsRouter."""
         self.props.at = self.metrics.at = self.slots.at = 0.0
+        self.reader.begin()
         while True:
             for path, read in self._round():
                 async with aclosing(self.poller.ask(path, read, self.clock)) as waiting:

@@ -163,10 +163,19 @@ class LlamaReader:
         build = _BUILD.search(self.info["build"])
         if build is not None and int(build[1]) > 0:
             self.metrics_free = int(build[1]) >= METRICS_FREE_SINCE
+        self._note_offers(raw)
+
+    def begin(self) -> None:
+        """It is met anew: another process may offer what the last one did not."""
         self.off = {}
-        if raw.get("endpoint_slots") is False:
+
+    def _note_offers(self, props: Json) -> None:
+        """Older builds do not tell here what is off; what they answered when asked then holds on."""
+        known = {name: why for name, why in self.off.items() if why in (SLOTS_OFF, METRICS_OFF)}
+        self.off = {name: why for name, why in known.items() if f"endpoint_{name}" not in props}
+        if props.get("endpoint_slots") is False:
             self.off["slots"] = SLOTS_OFF
-        if raw.get("endpoint_metrics") is False:
+        if props.get("endpoint_metrics") is False:
             self.off["metrics"] = METRICS_OFF
 
     def _note_sleep(self, can_sleep: bool, asleep: bool, now: float) -> None:
@@ -231,6 +240,7 @@ class LlamaReader:
 
     def _restart(self) -> None:
         self.restarted = True
+        self.begin()
         self.ledger = Ledger()
         self.tracker = SlotTracker()
         self.pending = []

@@ -165,6 +165,10 @@ class Board:
 
     # What pages see
 
+    def _tells_work(self) -> bool:
+        """Whether the server tells of its work in any way."""
+        return "slots" not in self.missing or self.working is not None
+
     def busy(self) -> bool | None:
         if "slots" in self.missing:
             return self.working
@@ -176,7 +180,8 @@ class Board:
             self._judge(now, seen=False)
         if self.health.state in ANSWERS:
             depth = count(mapping(self.parts["queue"]).get("depth"))
-            self.figures.watch(now + self.clock_offset, depth)
+            told = "slots" not in self.missing
+            self.figures.watch(now + self.clock_offset, depth, tokens=self._tells_work(), stalls=told)
         why = "" if seen else self.health.text(now, None)
         self.memory.look(now + self.clock_offset, why, self.parts, self.info, self.missing)
         rates = self.figures.rates(now + self.clock_offset)
@@ -196,7 +201,7 @@ class Board:
             "tasks": self.memory.tasks,
             "fairness": self.memory.fairness,
             "marks": self.marks,
-            "missing": (self.missing if seen else self.missing | self._unseen(now)) | self.memory.missing,
+            "missing": self._missing(now, seen=seen),
         }
 
     def _health(self, now: float) -> Json:
@@ -216,8 +221,12 @@ class Board:
         """Nothing is known of the work of a server that is not seen, and this is why."""
         return dict.fromkeys(("slots", "queue", "policy", "phase"), f"{self.health.text(now, None)}.")
 
+    def _missing(self, now: float, *, seen: bool) -> Json:
+        missing = (self.missing if seen else self.missing | self._unseen(now)) | self.memory.missing
+        return {"worst_stall_s": missing["slots"]} | missing if "slots" in missing else missing  # stalls are those of slots
+
     def _figures(self, now: float, rates: Rates) -> dict[str, Any]:
-        known = self.health.state in SEEN and ("slots" not in self.missing or self.working is not None)
+        known = self.health.state in SEEN and self._tells_work()
         slot, stall = self.figures.worst_stall(now)
         stalls_known = known and "slots" not in self.missing
         return {

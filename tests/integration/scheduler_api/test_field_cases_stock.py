@@ -69,7 +69,7 @@ async def test_case_5_a_stock_server_goes_to_sleep_and_stays_asleep_while_it_is_
 
 async def test_case_6_a_stock_server_in_long_batches_is_never_called_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Present builds answer /slots during a batch, earlier ones when it is done; either way it is up, or busy and silent."""
-    monkeypatch.setattr(kinds, "observed", lambda kind: LlamaServerKind(silent_after_s=0.2))
+    monkeypatch.setattr(kinds, "observed", lambda kind, model="": LlamaServerKind(silent_after_s=0.2))
     seen = set()
     with running_stock(ctx_size=65536, batch=16384) as url:
         server = await add(url)

@@ -151,6 +151,19 @@ async def test_a_stream_that_breaks_off_is_resumed_after_the_last_iteration() ->
     assert state["marks"] == []
 
 
+async def test_an_event_that_never_ends_is_cut_off_and_said() -> None:
+    """16 MiB without an end of the event: what was read of it is thrown away, and the stream begun anew."""
+    with running(FakeEngine()) as engine:
+        server = await add("local", engine.url)
+        async with observing() as watching:
+            await watching.until(server, lambda state: state["health"]["state"] == "up")
+            engine.raw_updates += [b"event: update\ndata: ", *[b"x" * (1 << 20)] * 17]
+            state = await watching.until(server, lambda state: state["health"]["state"] == "down")
+            assert state["health"]["text"] == "Down: an event of the stream is too large"
+            await watching.until(server, lambda state: state["health"]["state"] == "up")
+    assert len(engine.resumed_after) == 2
+
+
 @pytest.mark.parametrize(("key", "text"), [("", "Key not accepted"), ("wrong", "Key not accepted")])
 async def test_a_key_that_is_not_accepted_is_said(key: str, text: str) -> None:
     with running(FakeEngine(api_key="right")) as engine:

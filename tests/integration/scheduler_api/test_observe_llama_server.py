@@ -80,7 +80,7 @@ async def test_polling_keeps_to_one_request_at_a_time_and_four_a_second() -> Non
 async def test_case_6_a_server_that_does_not_answer_is_busy_and_nothing_piles_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kinds, "observed", lambda kind: LlamaServerKind(silent_after_s=0.5))
+    monkeypatch.setattr(kinds, "observed", lambda kind, model="": LlamaServerKind(silent_after_s=0.5))
     with running(FakeLlamaServer(slots=[busy_slot(0)])) as stock:
         server = await add(stock.url)
         async with observing() as watching:
@@ -105,7 +105,7 @@ async def test_case_1_slots_off_is_not_down() -> None:
             assert (state["slots"], state["missing"]["slots"]) == ([], SLOTS_OFF)
             stock.metrics = metrics(prompt=9500, generated=10, processing=1, deferred="-nan")
             state = await watching.until(server, lambda state: state["figures"]["prompt_tps"] > 0)
-            assert state["figures"]["worst_stall_s"] is None
+            assert (state["figures"]["worst_stall_s"], state["missing"]["worst_stall_s"]) == (None, SLOTS_OFF)
             await watching.until(server, lambda state: state["queue"] is None)
 
 

@@ -90,7 +90,7 @@ async def test_case_4_no_model_loaded_is_idle_and_says_so() -> None:
 
 async def test_case_5_and_6_a_model_that_is_silent_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each loaded model is a process of its own: one that computes a long batch has one request pending, the other goes on."""
-    monkeypatch.setattr(kinds, "observed", lambda kind: LlamaServerKind(silent_after_s=0.5))
+    monkeypatch.setattr(kinds, "observed", lambda kind, model="": LlamaServerKind(silent_after_s=0.5))
     busy, other = FakeLlamaServer(slots=[busy_slot(0)]), FakeLlamaServer(slots=[busy_slot(0, task=7)])
     busy.held.add("/slots")
     with running(FakeRouter(models={"busy": busy, "other": other}, status={"busy": LOADED, "other": LOADED})) as router:

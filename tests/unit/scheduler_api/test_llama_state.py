@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.llama_ledger import Ledger
-from scheduler_api.kinds.llama_state import KEPT_AWAKE_BY_METRICS, IsRouter, LlamaReader, NotServing
+from scheduler_api.kinds.llama_state import KEPT_AWAKE_BY_METRICS, METRICS_OFF, SLOTS_OFF, IsRouter, LlamaReader, NotServing
 from scheduler_api.wire import Answer
 from tests.support.stub_servers import IDLE_SLOT, LOADING, busy_slot
 
@@ -127,6 +127,23 @@ def test_case_5_a_server_that_fell_asleep_while_asked_shows_that_metrics_are_no_
     assert (it.metrics_free, it.asleep, it.quiet) == (free, True, True)
     it.props(props(build_info="b0-unknown"), 200.0)
     assert it.woke
+
+
+def test_cases_1_and_2_what_an_older_build_has_off_stays_known_until_it_is_met_anew() -> None:
+    """Its /props does not tell of endpoints, and is asked again and again."""
+    it = reader()
+    off = Answer(501, b"{}")
+    it.props(props(), 1.0)
+    it.slots(off, 1.0)
+    it.metrics(off, 1.0)
+    it.props(props(), 2.0)
+    missing = it.reading(2.0).parts["missing"]
+    assert (missing["slots"], missing["queue"]) == (SLOTS_OFF, METRICS_OFF)
+    it.props(props(endpoint_metrics=True), 3.0)
+    assert (it.wants_slots, it.wants_metrics) == (False, True)
+    it.begin()
+    it.props(props(), 4.0)
+    assert it.wants_slots
 
 
 def test_case_4_a_router_is_told_by_its_role() -> None:
