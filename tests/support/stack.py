@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -36,6 +37,28 @@ def processes_of(session_marker: str) -> list[int]:
             if session_marker.encode() in environ and state != "Z":
                 found.append(int(entry.name))
     return found
+
+
+def pid_of(session_marker: str, mark: str) -> int | None:
+    """The process of a stack whose command line has the mark, without its shell."""
+    for pid in processes_of(session_marker):
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if command[0].rpartition(b"/")[2] != b"sh" and mark.encode() in b" ".join(command):
+                return pid
+    return None
+
+
+def valkey_of(session_marker: str) -> int | None:
+    """A stack's Valkey. It writes its title over its environment, so it is told by its port."""
+    beside = pid_of(session_marker, "manage.py observe")
+    port = re.search(rb"\0VALKEY_PORT=(\d+)\0", Path(f"/proc/{beside}/environ").read_bytes()) if beside else None
+    for entry in Path("/proc").iterdir() if port else ():
+        with contextlib.suppress(OSError):
+            command = (entry / "cmdline").read_bytes()
+            if port and b"valkey-server" in command and command.rstrip(b"\0 ").endswith(b":" + port[1]):
+                return int(entry.name)
+    return None
 
 
 @dataclass
