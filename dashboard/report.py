@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard import run_page
+from dashboard import run_conditions, run_page
 from dashboard.charts import words
 from dashboard.charts.forest import Forest, Mark
 from dashboard.measures import STATISTICS, kind_of
@@ -96,7 +96,7 @@ def report_of(run: Run, found: Json) -> dict[str, Any]:
         "noise": found["noise"]["text"] if found["noise"] else "",
         "notes": found["notes"],
         "warnings": found["warnings"],
-        "conditions": run_page.conditions(run),
+        "conditions": run_conditions.conditions(run),
         "groups": groups(measures, drawn),
         "unknown": (found.get("fairness") or {}).get("unknown", ""),
         "width": WIDTH,

@@ -210,10 +210,12 @@ class Figures:
     def _waits_since(self, slot: int, work: Work) -> float:
         return max(work.since, self.last_end.get(slot, work.since))
 
-    def watch(self, now: float, queue_depth: int | None) -> None:
-        """Notes that the server was seen at `now`, and what is true of it just then."""
-        self.watched.add(_bin(now))
-        self.stall.add(now, max((length for _, length in self._open_stalls(now)), default=0.0))
+    def watch(self, now: float, queue_depth: int | None, *, tokens: bool = True, stalls: bool = True) -> None:
+        """Notes that the server was seen at `now`, and what is true of it just then, as far as it tells of that at all."""
+        if tokens:
+            self.watched.add(_bin(now))
+        if stalls:
+            self.stall.add(now, max((length for _, length in self._open_stalls(now)), default=0.0))
         if queue_depth is not None:
             self.queue.add(now, float(queue_depth))
 
@@ -261,5 +263,7 @@ class Figures:
         oldest = last - BINS + 1
         self.watched = {index for index in self.watched if index >= oldest}
         first = max(oldest, min(self.watched | self.prompt.bins.keys() | self.generated.bins.keys(), default=last))
-        named = {"prompt": self.prompt, "gen": self.generated, "queue": self.queue, "stall": self.stall}
-        return {f"{name}_series": each.points(first, last, self.watched) for name, each in named.items()}
+        summed, seen = {"prompt": self.prompt, "gen": self.generated}, {"queue": self.queue, "stall": self.stall}
+        return {f"{name}_series": each.points(first, last, self.watched) for name, each in summed.items()} | {
+            f"{name}_series": each.points(first, last, set()) for name, each in seen.items()
+        }

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import arms, charts, command_line, load_page, measure_groups, results, run_page, sample_table
+from dashboard import arms, charts, command_line, load_page, measure_groups, results, run_conditions, run_page, sample_table
 from dashboard import roles as who
 from dashboard.charts.base import Figure
 from dashboard.measures import DRAWN, KINDS
@@ -53,7 +53,7 @@ def result_context(request: Request, run: Run) -> dict[str, Any]:
         "notes": results.notes(found),
         "warnings": [text for text in found["warnings"] if not any(text in line.text for line in endings)],
         "checks": run_page.checks(run, counts, blocks),
-        "conditions": run_page.conditions(run),
+        "conditions": run_conditions.conditions(run),
         "blocks": run_page.block_rows(blocks),
         "forest": drawn,
         "interval_head": results.interval_head(found["measures"]),

@@ -72,7 +72,8 @@ def lacks(scenario: LoadScenario, plan: Plan, can: Abilities, *, arms_differ: bo
         text = f"{can.what} cannot be told what to keep in its cache, so warm and shared text may be computed anew"
         found.append(Lack(f"{text}; the result has what it says was cached.", False))
     if can.n_ctx is not None and can.n_ctx < plan.context_needed:
-        text = f"A slot holds {can.n_ctx:,} tokens, and the largest request needs {plan.context_needed:,} at this scale."
+        holds = "A slot holds" if can.pins else "A request there may have"
+        text = f"{holds} {can.n_ctx:,} tokens, and the largest request needs {plan.context_needed:,} at this scale."
         found.append(Lack(f"{text} Choose a smaller scale, or a server with more context.", True))
     if not can.labels and any(stream.client for stream in scenario.streams):
         found.append(Lack(f"{can.what} does not show client labels; the result has them all the same.", False))

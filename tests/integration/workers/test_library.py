@@ -160,6 +160,9 @@ def test_of_a_large_load_a_part_is_kept_and_all_of_it_measured(monkeypatch: pyte
     found = selectors.results(run)
     assert sum(found["outcomes"]["A"]["victim"].values()) + sum(found["outcomes"]["A"]["attacker"].values()) == planned
     assert {"victim.ttft_p50", "attacker.e2e_p50", "makespan", "throughput"} <= names_of(found)
+    fair = {measure["key"] for measure in found["fairness"]["measures"]}
+    assert {"victim.gap", "attacker.wait", "victim.slowdown", "jain_streams", "jain_slowdown", "oldest_wait"} <= fair
+    assert any("percentiles and slowdowns are within 0.5 %" in note for note in found["notes"])
     assert any(f"one of {every} is kept with its times" in text for text in run.warnings)
 
 
