@@ -205,5 +205,5 @@ class TestSamples:
         run = sample_rows.make_run(server, pairs=1)
         run.samples.update(error="=cmd|x")
         answer = viewer_client.get(f"/api/runs/{run.pk}/samples.csv")
-        assert b"".join(answer) == viewer_client.get(reverse("run-csv", args=[run.pk])).content  # type: ignore[arg-type]
+        assert b"".join(answer) == viewer_client.get(reverse("run-csv", args=[run.pk])).content
         assert answer.headers["Content-Type"].startswith("text/csv")

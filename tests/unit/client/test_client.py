@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from slotboard_client import Client, ClientError, NotFound, Refused, Unreachable, client
+from slotboard_client import Client, ClientError, NotFound, Refused, Unreachable
 from slotboard_client.errors import Refused as Problem
 
 TOKEN = "slotboard_a-secret"
@@ -27,7 +27,7 @@ def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
     whole = httpx2.Client
 
     def made(answer: Callable[[httpx2.Request], Answer]) -> Client:
-        monkeypatch.setattr(client.httpx2, "Client", lambda **given: whole(**given, transport=httpx2.MockTransport(answer)))
+        monkeypatch.setattr(httpx2, "Client", lambda **given: whole(**given, transport=httpx2.MockTransport(answer)))
         return Client("https://ops.example.org/llm/", TOKEN)
 
     yield made
