@@ -20,7 +20,7 @@ from django.conf import settings
 
 from dashboard.feed.guard import guard
 from dashboard.feed.hub import hub
-from dashboard.people import sockets
+from dashboard.people import links, sockets
 from dashboard.people.sockets import Refused
 from scheduler_api import live, strict_json
 
@@ -185,3 +185,15 @@ class LinkFeed(ServerFeed):
     """The same for a browser without an account, which a share link let in."""
 
     allowed = staticmethod(sockets.for_link)
+
+    def take(self, seq: int, text: str) -> None:
+        """Of what a link does not show only the observer changes: then a snapshot comes in place of the delta."""
+        if '"observer":' in text:
+            self.wants_snapshot = True
+            self.news.set()
+        else:
+            super().take(seq, text)
+
+    async def _stored(self) -> tuple[dict[str, Any] | None, str]:
+        state, problem = await super()._stored()
+        return (links.shown(state) if state is not None else None), problem

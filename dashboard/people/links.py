@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -37,6 +38,11 @@ def make(
         link = ShareLink.objects.create(made_by=by, server=server, run=run, digest=digest(secret), expires_at=ends, note=note)
         audit.record("link.made", link.what, server=of_server(link), after={"expires": ends.isoformat(), "note": note})
     return link, secret
+
+
+def shown(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A live state as a link shows it: neither where the server is nor who watches it."""
+    return {**state, "server": {**state.get("server", {}), "url": ""}, "observer": ""}
 
 
 def cookie_name(pk: int) -> str:

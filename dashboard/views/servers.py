@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from dashboard import definitions, first_view, present, roles, units
 from dashboard.csp import CHARTS
 from dashboard.forms import ServerForm
+from dashboard.people import links
 from dashboard.people.models import ShareLink
 from dashboard.roles import Role, at_least
 from scheduler_api import selectors, servers
@@ -33,6 +34,8 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
     state = selectors.live_state(pk)
     now = time.time()
     link = link_of(request)
+    if link is not None and state is not None:
+        state = links.shown(state)
     where = f"api/servers/{pk}" if link is None else f"shared/{link.pk}"
     context = server_context(request, server, state, now) | {
         "blank_row": first_view.slot_row(BLANK_SLOT, now),
@@ -61,7 +64,7 @@ def server_context(request: HttpRequest, server: Server, state: present.State | 
     return {
         "server": server,
         "state": state,
-        "health": present.health_of(state),
+        "health": present.health_of(present.of_now(state, now)),
         "may_switch": roles.may(request.user, Role.OPERATOR, server),
         "revert": first_view.reverting(state, now) if state else None,
         "feed_path": f"{get_script_prefix()}ws/{where}/",

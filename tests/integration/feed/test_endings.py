@@ -16,9 +16,10 @@ from dashboard.asgi import application
 from dashboard.feed.guard import Guard
 from dashboard.people import links
 from dashboard.people.models import Membership, ServerGroup, ShareLink
+from scheduler_api.frames import apply
 from scheduler_api.models import Server
 from tests.conftest import client_of
-from tests.integration.feed.test_consumers import LOCAL, observer, socket, state
+from tests.integration.feed.test_consumers import LOCAL, delta, observer, socket, state
 from tests.support.valkey import ValkeyProcess
 from tests.support.websocket import AsgiSocket
 
@@ -111,6 +112,25 @@ async def test_a_share_link_shows_the_feed_until_it_ends(
             assert (await browser.next_json())["type"] == "snapshot"
             await database_sync_to_async(end)(link)
             assert (await browser.next())["code"] == 4410
+
+
+async def test_a_link_tells_neither_where_the_server_is_nor_who_watches_it(
+    server: Server, operator: User, valkey: ValkeyProcess
+) -> None:
+    link, secret = await database_sync_to_async(links.make)(operator, server=server, lasts=timedelta(hours=1))
+    first = state(5, server={"id": server.pk, "name": "local", "kind": "engine", "url": "http://10.1.2.3:1"}, observer="atlas:1")
+    async with observer() as writes:
+        await writes.write(server.pk, first, None)
+        async with shared(link, secret) as browser:
+            snapshot = await browser.next_json()
+            assert (snapshot["type"], snapshot["state"]["server"]["url"], snapshot["state"]["observer"]) == ("snapshot", "", "")
+            change = delta(6, observer="cirrus:2")
+            await writes.write(server.pk, apply(first, change), change)
+            assert (await browser.next_json())["state"]["seq"] == 6
+            change = delta(7, health={"state": "down"})
+            await writes.write(server.pk, apply(first, change), change)
+            assert (await browser.next_json())["type"] == "delta"
+            assert not any(word in str(browser.sent) for word in ("10.1.2.3", "atlas", "cirrus"))
 
 
 async def test_another_secret_opens_nothing(server: Server, operator: User, valkey: ValkeyProcess) -> None:

@@ -14,6 +14,7 @@ export class Head {
     this.#health(state);
     this.#chips(state);
     this.#cohort(state);
+    if (state.observer) set(this.part("observer"), state.observer);
     const cannot = this.part("cannot");
     show(cannot, !state.switching?.can);
     set(cannot?.querySelector("[data-why]"), words.cannotSwitch(state));
