@@ -12,7 +12,7 @@ from dashboard.charts import words
 from dashboard.charts.live_load import SPAN_S, live_load
 from scheduler_api import selectors as registry
 from scheduler_api.history import detail
-from workers import letting_go, queueing, selectors
+from workers import letting_go, queueing, selectors, target
 from workers.models import Run, RunState
 
 LOG_LINES = 200
@@ -52,6 +52,7 @@ def context(run: Run, now: datetime) -> dict[str, Any]:
         "figures": figures,
         "drawn": "fig-live-load" in figures,
         "under_way": under_way,
+        "tells_requests": run.server is None or target.tells_slots(run.server),
     }
 
 

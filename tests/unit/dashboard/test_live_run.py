@@ -76,6 +76,15 @@ def test_a_run_that_stops_says_which_slots_are_still_busy(viewer_client: Client,
     assert "does not tell of its slots" in viewer_client.get(reverse("run", args=[run.pk])).text
 
 
+def test_a_server_that_tells_of_no_requests_has_no_empty_chart(viewer_client: Client, server: Server) -> None:
+    run = under_way(server)
+    assert 'data-chart="fig-live-load"' in viewer_client.get(reverse("run", args=[run.pk])).text
+    Server.objects.filter(pk=server.pk).update(kind="openai")
+    text = viewer_client.get(reverse("run", args=[run.pk])).text
+    assert f"{server.name} does not tell of its requests and slots, so the counts above are all there is." in text
+    assert "data-chart" not in text
+
+
 def test_a_scheduled_run_says_when_it_begins(viewer_client: Client, server: Server) -> None:
     run = under_way(server, state="waiting", started_at=None, not_before=timezone.now() + timedelta(hours=3))
     text = viewer_client.get(reverse("run", args=[run.pk])).text
