@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ LIMIT = 4 << 20
 #: A multipart body around the longest file.
 IMPORT_LIMIT = MOST_BYTES + (1 << 16)
 IMPORT_PATH = "/experiments/import/"
+API_PATH = "/api/"
 
 
 def limit_of(path: str) -> int:
@@ -34,15 +36,15 @@ class BodyLimit:
             return
         limit = limit_of(scope["path"])
         if _told_length(scope) > limit:
-            await _refuse(send, limit)
+            await _refuse(send, limit, scope["path"])
             return
-        exchange = _Exchange(receive, send, limit)
+        exchange = _Exchange(receive, send, limit, scope["path"])
         await self._app(scope, exchange.receive, exchange.send)
 
 
 class _Exchange:
-    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
-        self._receive, self._send, self._limit = receive, send, limit
+    def __init__(self, receive: Receive, send: Send, limit: int, path: str) -> None:
+        self._receive, self._send, self._limit, self._path = receive, send, limit, path
         self._length = 0
         self._refused = False
 
@@ -53,7 +55,7 @@ class _Exchange:
             return message
         if not self._refused:
             self._refused = True
-            await _refuse(self._send, self._limit)
+            await _refuse(self._send, self._limit, self._path)
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
@@ -66,12 +68,13 @@ def _told_length(scope: Mapping[str, Any]) -> int:
     return int(value) if value.isdigit() else 0
 
 
-async def _refuse(send: Send, limit: int) -> None:
-    text = f"The request is too long: at most {limit >> 20} MB are taken here.".encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(text)).encode()),
-        (b"connection", b"close"),
-    ]
+async def _refuse(send: Send, limit: int, path: str) -> None:
+    """In words, and to the API as a problem."""
+    told = f"The request is too long: at most {limit >> 20} MB are taken here."
+    kind, text = b"text/plain; charset=utf-8", told.encode()
+    if API_PATH in path:
+        problem = {"type": "about:blank", "title": "Content Too Large", "status": 413, "detail": told}
+        kind, text = b"application/problem+json", json.dumps(problem).encode()
+    headers = [(b"content-type", kind), (b"content-length", str(len(text)).encode()), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
     await send({"type": "http.response.body", "body": text})

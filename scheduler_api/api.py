@@ -5,6 +5,7 @@ Routers of upper layers join it in dashboard/api. docs/api.md is for those who u
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -15,6 +16,7 @@ from django.urls import URLPattern, path
 from ninja import Field, NinjaAPI, Schema
 from ninja.openapi.schema import OpenAPISchema
 from ninja.pagination import paginate
+from ninja.parser import Parser
 
 from scheduler_api import access, api_problems, selectors, strict_json
 from scheduler_api.api_alerts import router as alerts
@@ -25,6 +27,19 @@ from scheduler_api.api_problems import Refused
 from scheduler_api.api_schema import documented, example
 from scheduler_api.history.api import router as history
 from scheduler_api.models import Server
+
+
+class StrictParser(Parser):
+    """Takes what every JSON reader and every database takes: no NaN or Infinity, no NUL character."""
+
+    def parse_body(self, request: HttpRequest) -> dict[str, Any]:
+        if b"\\u0000" in request.body or b"\0" in request.body:
+            raise ValueError("a NUL character")
+        return dict(json.loads(request.body, parse_constant=_no_constant))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 class Api(NinjaAPI):
@@ -57,6 +72,8 @@ class Api(NinjaAPI):
 def _with_problems(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if "%00" in request.META.get("QUERY_STRING", ""):
+            return api_problems.answer(400, "The query holds a NUL character.", "invalid")
         response = view(request, *args, **kwargs)
         if not isinstance(response, HttpResponseNotAllowed):
             return response
@@ -76,6 +93,7 @@ api = Api(
     description="Servers, policies, experiments, audit and alerts of the console, for scripts.",
     auth=AUTH,
     throttle=[CallerLimit()],
+    parser=StrictParser(),
     docs_url=None,
     openapi_url="openapi.json",
     urls_namespace="api",

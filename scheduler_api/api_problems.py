@@ -89,6 +89,8 @@ def _http(request: HttpRequest, error: HttpError) -> HttpResponse:
     detail = str(error)
     if status == 401 and detail == "Unauthorized":
         detail = "This needs a session or an API token: Authorization: Bearer …"
+    if status == 400:
+        detail = "The body cannot be read as a JSON object; NaN, Infinity and NUL characters are none."
     if status == 403 and detail.lower().startswith("csrf"):
         detail = "A write of a session needs its CSRF token in X-CSRFToken; an API token needs none."
     return answer(status, detail, "invalid" if status == 400 else "", headers)

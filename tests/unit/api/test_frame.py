@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +14,7 @@ from django.test import Client
 from ninja.operation import Operation
 
 from dashboard.api import api
+from dashboard.body_limit import LIMIT, BodyLimit
 from dashboard.people.models import Scope
 from scheduler_api import api_limits, selectors
 from scheduler_api.api_limits import CallerLimit
@@ -41,14 +44,16 @@ class TestProblems:
             ("GET", "servers/77", 404, "No such server."),
             ("GET", f"servers/{10**40}", 404, "No such server."),
             ("DELETE", "servers", 405, "DELETE is not taken here; GET is."),
+            ("GET", "servers?name=%00", 400, "The query holds a NUL character."),
             ("GET", "servers?limit=0", 422, "limit: Input should be greater than or equal to 1."),
         ],
     )
     def test_of_addresses(self, ask: Asking, method: str, path: str, status: int, detail: str) -> None:
         assert ask(method, path, status=status)["detail"].startswith(detail)
 
-    def test_a_body_that_is_no_json(self, operator_client: Client, server: Server) -> None:
-        answer = operator_client.patch(f"/api/servers/{server.pk}/policy", "{", content_type="application/json")
+    @pytest.mark.parametrize("body", ["{", '{"ttl_s": NaN}', '{"reason": "\\u0000"}', "[1]", "[" * 100_000, "\0"])
+    def test_a_body_that_is_no_json(self, operator_client: Client, server: Server, body: str) -> None:
+        answer = operator_client.patch(f"/api/servers/{server.pk}/policy", body, content_type="application/json")
         assert (answer.status_code, answer.json()["type"]) == (400, f"{URN}invalid")
 
     def test_each_field_that_is_wrong_is_named_and_nothing_given_is_repeated(self, ask: Asking, server: Server) -> None:
@@ -74,6 +79,20 @@ class TestProblems:
         monkeypatch.setattr(selectors, "live_state", broken)
         assert "inner words" not in str(ask("GET", f"servers/{server.pk}", status=500))
         assert "inner words" in caplog.text
+
+    def test_a_body_that_is_too_long(self) -> None:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def nothing(*_: Any) -> None:
+            raise AssertionError("it reached the application")
+
+        length = [(b"content-length", str(LIMIT + 1).encode())]
+        asyncio.run(BodyLimit(nothing)({"type": "http", "path": "/llm/api/runs", "headers": length}, nothing, send))
+        assert (sent[0]["status"], dict(sent[0]["headers"])[b"content-type"]) == (413, b"application/problem+json")
+        assert json.loads(sent[1]["body"])["status"] == 413
 
 
 class TestPages:
