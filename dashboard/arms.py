@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard.policy_page import NotANumber, limits, number_in
-from dashboard.policy_words import unit
+from dashboard.policy_words import DEPENDS_ON, unit
 from workers.errors import ExperimentRefused
 
 # fields that an arm can set, in the order of the form, with what they are called there
@@ -25,14 +25,6 @@ LABELS = {
     "speculative_n_max": "draft at most",
     "speculative_n_min": "draft at least",
     "speculative_ngram_size": "tokens looked up",
-}
-NEEDS = {
-    "rotation_start": ("prefill_order", "rotating"),
-    "barrier_join": ("phase", "barrier"),
-    "barrier_join_window_ms": ("barrier_join", "window"),
-    "barrier_max_hold_ms": ("phase", "barrier"),
-    "barrier_max_generation_tokens": ("phase", "barrier"),
-    "speculative_ngram_size": ("speculative", "ngram"),
 }
 DEFAULTS = {"A": {"prefill_order": "physical"}, "B": {"prefill_order": "rotating"}}
 OFF = "off"
@@ -60,8 +52,8 @@ def _choice(name: str, field: str, spec: Mapping[str, Any], chosen: Mapping[str,
     values = tuple((str(value), words(value)) for value in spec.get("values") or ())
     picked = chosen.get(name, "")
     said = [] if values else [f"{unit(field)}, {_limits(spec)}".strip(" ,")]
-    if field in NEEDS:
-        said.append(f"counts with {LABELS[NEEDS[field][0]]} {words(NEEDS[field][1])}")
+    if field in DEPENDS_ON:
+        said.append(f"counts with {LABELS[DEPENDS_ON[field][0]]} {words(DEPENDS_ON[field][1])}")
     return Choice(
         name=name,
         label=LABELS[field],
@@ -106,9 +98,9 @@ def _limits(spec: Mapping[str, Any]) -> str:
 
 
 def _counts(policy: Mapping[str, Any], field: str) -> bool:
-    if field not in NEEDS:
+    if field not in DEPENDS_ON:
         return True
-    other, value = NEEDS[field]
+    other, value = DEPENDS_ON[field]
     return policy.get(other) == value and _counts(policy, other)
 
 
@@ -117,7 +109,7 @@ def words(value: Any) -> str:
 
 
 def title(arm_a: str, arm_b: str) -> str:
-    name = f"{arm_b} against {arm_a}"
+    name = f"{arm_b} against {arm_a}" if arm_a != arm_b else f"equal arms, {arm_a}"
     return name[:1].upper() + name[1:]
 
 

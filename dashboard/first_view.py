@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard import present
+from dashboard.policy_words import DEPENDS_ON
 from dashboard.present import State
 
 HUES = 8
@@ -29,15 +30,6 @@ SHORT_NAMES = {
     "speculative_n_max": "draft at most",
     "speculative_n_min": "draft at least",
     "speculative_ngram_size": "lookup of",
-}
-# Fields that matter only under a value of another field.
-DEPENDS_ON = {
-    "rotation_start": ("prefill_order", "rotating"),
-    "barrier_join": ("phase", "barrier"),
-    "barrier_join_window_ms": ("barrier_join", "window"),
-    "barrier_max_hold_ms": ("phase", "barrier"),
-    "barrier_max_generation_tokens": ("phase", "barrier"),
-    "speculative_ngram_size": ("speculative", "ngram"),
 }
 # Fields that matter while another one is not off.
 DEPENDS_ON_ANY = {"speculative_n_max": "speculative", "speculative_n_min": "speculative"}

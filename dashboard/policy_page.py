@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from dashboard.drawings import Drawing, drawing
-from dashboard.first_view import DEPENDS_ON, counts, words
+from dashboard.first_view import counts, words
 from dashboard.policy_effects import Effect
-from dashboard.policy_words import DRAWN, OPTION_SENTENCES, SENTENCES, TITLES, unit
+from dashboard.policy_words import DEPENDS_ON, DRAWN, OPTION_SENTENCES, SENTENCES, TITLES, unit
 from dashboard.present import grouped
 
 type Json = dict[str, Any]

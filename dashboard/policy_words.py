@@ -18,6 +18,15 @@ TITLES = {
     "speculative_n_min": "Drafted at least",
     "speculative_ngram_size": "Size of n-grams",
 }
+# Fields that matter only under a value of another field.
+DEPENDS_ON = {
+    "rotation_start": ("prefill_order", "rotating"),
+    "barrier_join": ("phase", "barrier"),
+    "barrier_join_window_ms": ("barrier_join", "window"),
+    "barrier_max_hold_ms": ("phase", "barrier"),
+    "barrier_max_generation_tokens": ("phase", "barrier"),
+    "speculative_ngram_size": ("speculative", "ngram"),
+}
 SENTENCES = {
     "prefill_order": "Whose prompt enters the next batch first. Drawn: prompts of 20, 20 and 3 tokens in batches of 8; "
     "each column is one batch.",
