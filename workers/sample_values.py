@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import Count
 
+from workers.load.reading import Outcome
 from workers.models import Block, Run, Sample
 
 #: measure -> the columns that it is made of
@@ -91,14 +92,14 @@ def sample_choices(run: Run) -> dict[str, list[str]]:
 
 
 def sample_counts(run: Run) -> dict[str, int]:
-    """How many samples there are: "total", "counted" (part of the result) and "failed"."""
+    """How many samples there are: "total", "counted" (part of the result) and "failed", by no doing of the run itself."""
     total, counted, failed = 0, 0, 0
-    for pair, is_counted, ok, role, number in (
-        run.samples.order_by().values_list("pair", "counted", "ok", "role").annotate(Count("id"))
+    for pair, is_counted, ok, role, outcome, number in (
+        run.samples.order_by().values_list("pair", "counted", "ok", "role", "outcome").annotate(Count("id"))
     ):
         total += number
         counted += number if pair and is_counted and role != "warm" else 0
-        failed += 0 if ok else number
+        failed += 0 if ok or outcome in (Outcome.STOPPED, Outcome.SKIPPED) else number
     return {"total": total, "counted": counted, "failed": failed}
 
 

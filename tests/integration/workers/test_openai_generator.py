@@ -12,13 +12,13 @@ import pytest
 from tests.support.stub_openai import TEMPLATE_TOKENS, TOKENS_A_WORD, FakeOpenAi
 from tests.support.stub_servers import running
 from workers import speaking
-from workers.errors import RunFailed
+from workers.errors import RunFailed, RunStopped
 from workers.load.clock import ClientClock
 from workers.load.http import Wire
 from workers.load.openai import CHAT, COMPLETIONS, Manner, OpenAi
 from workers.load.planned import Leave, Piece, Plan, Planned
 from workers.load.reading import Answer, Outcome
-from workers.load.runner import Runner
+from workers.load.runner import CHECK_EVERY, Runner
 
 
 @pytest.fixture
@@ -99,3 +99,20 @@ def test_a_limit_of_the_newer_name_is_used_where_the_older_one_is_refused(server
     (answer,) = sent(server, found, request())
     assert answer.n_generated == 4
     assert set(server.asked[-1].body) == {"model", "messages", "max_completion_tokens", "stream", "stream_options"}
+
+
+def test_a_stop_ends_the_making_of_bodies_too(server: FakeOpenAi) -> None:
+    """A million of them take a minute."""
+    looks: list[int] = []
+
+    def check() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            raise RunStopped
+
+    requests = tuple(replace(request(), number=number) for number in range(5 * CHECK_EVERY))
+    runner = Runner(Wire(server.url), OpenAi(1, "small"), ClientClock())
+    with pytest.raises(RunStopped):
+        runner.prepare(Plan(requests, ()), check)
+    runner.prepare(Plan(requests, ()), lambda: looks.append(1))
+    assert len(looks) == 3 + 5

@@ -125,6 +125,14 @@ def test_a_failed_request_is_counted_and_its_pair_left_out(operator_client: Clie
     assert "medians of 5 pairs" in text
 
 
+def test_what_a_stop_cut_off_did_not_fail(operator_client: Client, server: Server) -> None:
+    run = sample_rows.make_run(server, pairs=2, state="stopped", stop_reason="stopped by mira")
+    Sample.objects.filter(run=run, pair=2).update(ok=False, outcome="stopped")
+    assert "None of 8 requests failed." in page(operator_client, "run", run.pk)
+    Sample.objects.filter(run=run, pair=2).update(outcome="timeout")
+    assert "4 of 8 requests failed" in page(operator_client, "run", run.pk)
+
+
 def test_only_pages_with_charts_allow_inline_styles(operator_client: Client, server: Server) -> None:
     run = operator_client.get(reverse("run", args=[sample_rows.make_run(server, pairs=1).pk]))
     policy = run.headers["Content-Security-Policy"]
