@@ -26,6 +26,7 @@ from scheduler_api import audit
 from scheduler_api.alerts import outbox
 from scheduler_api.audit import selectors
 from scheduler_api.audit.chain import Broken, Head
+from scheduler_api.observer.models import ObserverClaim
 from scheduler_api.sealing import SealedField
 from workers import reaping
 
@@ -110,7 +111,9 @@ def restore(source: Path, *, force: bool) -> Restored:
         manifest = archive.unpack(source, folder)
         _refuse_what_does_not_fit(manifest)
         if not force and (found := running.found()):
-            raise BackupError(f"Stop this installation first: {', '.join(found)} runs. To restore all the same, give --force.")
+            raise BackupError(
+                f"Stop this installation first: there is still {', '.join(found)}. To restore all the same, give --force."
+            )
         done = Restored(manifest, replaced=_head())
         aside = f"before_restore_{timezone.now().astimezone(UTC):%Y%m%d_%H%M%S}"
         with _keys_in_force(folder, manifest):
@@ -192,6 +195,7 @@ def _settle(done: Restored) -> None:
         runs = reaping.close_all(CLOSED)
         messages = outbox.drop_unsent(CLOSED)
         Session.objects.all().delete()
+        ObserverClaim.objects.all().delete()  # what is still watching, has no part in this database
         audit.record(
             "backup.restored",
             f"backup of {done.manifest.made_at}, Slotboard {done.manifest.version}",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.template.defaultfilters import filesizeformat
 
 from dashboard.backup import BackupError
 from dashboard.backup.service import backup
@@ -31,7 +32,7 @@ class Command(BaseCommand):
             made = backup(target, with_keys=options["with_keys"], overwrite=options["overwrite"])
         except BackupError as error:
             raise CommandError(str(error)) from None
-        size = target.stat().st_size / 1e6
-        self.stdout.write(f"slotboard: {target} has everything as of {made.made_at} ({size:.1f} MB).")
+        size = filesizeformat(target.stat().st_size).replace("\xa0", " ")
+        self.stdout.write(f"slotboard: {target} has everything as of {made.made_at} ({size}).")
         self.stdout.write(f"The audit trail then: {made.audit['seq']}:{made.audit['hash']}")
         self.stdout.write(WITH if made.has_keys else WITHOUT)

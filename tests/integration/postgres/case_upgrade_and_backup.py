@@ -129,7 +129,7 @@ def test_from_the_first_version_to_the_present_by_way_of_backups(empty: Path) ->
 
     with psycopg.connect(**_params()) as other:
         other.execute("SELECT 1")
-        with pytest.raises(CommandError, match="1 other connection to the database runs"):
+        with pytest.raises(CommandError, match="there is still 1 other connection to the database"):
             restored(file)
     assert Sample.objects.count() == 0
     file.with_name("torn.tar.gz").write_bytes(file.read_bytes()[:-300])
