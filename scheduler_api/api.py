@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import URLPattern, path
 from ninja import Field, NinjaAPI, Schema
 from ninja.openapi.schema import OpenAPISchema
@@ -74,7 +74,10 @@ def _with_problems(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if "%00" in request.META.get("QUERY_STRING", ""):
             return api_problems.answer(400, "The query holds a NUL character.", "invalid")
-        response = view(request, *args, **kwargs)
+        try:
+            response = view(request, *args, **kwargs)
+        except Http404:
+            return _unknown(request)
         if not isinstance(response, HttpResponseNotAllowed):
             return response
         allowed = response.headers["Allow"]
@@ -83,7 +86,7 @@ def _with_problems(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
     return answer
 
 
-def _unknown(request: HttpRequest, rest: str) -> HttpResponse:
+def _unknown(request: HttpRequest, rest: str = "") -> HttpResponse:
     return api_problems.answer(404, "There is no such address; openapi.json has all of them.")
 
 

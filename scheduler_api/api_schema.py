@@ -16,6 +16,9 @@ type Json = dict[str, Any]
 
 _PROBLEM = "#/components/schemas/Problem"
 _PLAIN: Json = {"string": "", "integer": 1, "number": 1.0, "boolean": True, "object": {}, "null": None}
+#: What stands in addresses.
+IDS: Json = {"server_id": 1, "run_id": 12, "alert_id": 31, "silence_id": 5, "window_id": 2, "drift_id": 3, "guard_id": 8}
+IDS |= {"key": "equal-shares", "name": "my-chat", "slot": 1}
 VERBS = ("get", "put", "post", "patch", "delete")
 
 
@@ -30,6 +33,9 @@ def documented(schema: Json) -> Json:
     schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= schemas["Problem"].pop("$defs", {})
     for operation in operations(schema):
+        for parameter in operation.get("parameters", ()):
+            if parameter.get("required"):
+                parameter["example"] = IDS.get(parameter["name"], _PLAIN.get(parameter["schema"].get("type"), ""))
         for content in contents(operation):
             if "schema" in content and "example" not in content:
                 content["example"] = example_of(content["schema"], schemas)

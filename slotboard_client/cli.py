@@ -164,15 +164,17 @@ def _runs(words: Any, shared: argparse.ArgumentParser) -> None:
     listed = _word(words, shared, "runs", experiments.runs, "list runs, the newest first")
     for name, what in (("server", "name or id"), ("scenario", "name"), ("by", "who started it"), ("state", "a state, or active")):
         listed.add_argument(f"--{name}", default="", help=what)
+    listed.add_argument("--verdicts", action="store_true", help="what each found: takes a while the first time")
     _limit(listed)
     inner = words.add_parser("run", help="start, show, wait for or stop a run").add_subparsers(
-        required=True, metavar="start | show | wait | stop"
+        required=True, metavar="start | show | wait | stop | export"
     )
     _start(_word(inner, shared, "start", experiments.run_start, "start a run"))
     waited = _word(inner, shared, "wait", experiments.run_wait, "wait for a run's end, and show what it found")
     waited.add_argument("--limit-s", type=float, metavar="S", help="give up after so many seconds; the run goes on")
     one = (
         _word(inner, shared, "show", experiments.run_show, "show a run and what it found"),
+        _word(inner, shared, "export", experiments.run_export, "print a run as the file that a console imports"),
         _word(inner, shared, "stop", experiments.run_stop, "stop a run"),
         _word(words, shared, "samples", experiments.samples, "list a run's samples"),
     )

@@ -162,8 +162,12 @@ class Client:
         answer = self.call("PUT", f"scenarios/{own}", {"text": text}) if own else self.call("POST", "scenarios", {"text": text})
         return _shape(Scenario, answer)
 
-    def runs(self, *, scenario: str = "", server: int | None = None, by: str = "", state: str = "") -> Iterator[Run]:
-        return _shaped(Run, self.items("runs", scenario=scenario, server=server, by=by, state=state))
+    def runs(
+        self, *, scenario: str = "", server: int | None = None, by: str = "", state: str = "", verdicts: bool = False
+    ) -> Iterator[Run]:
+        """`verdicts` takes seconds for each large run that nobody looked at yet."""
+        filters = {"scenario": scenario, "server": server, "by": by, "state": state, "verdicts": verdicts or None}
+        return _shaped(Run, self.items("runs", **filters))
 
     def run(self, run: int) -> Run:
         return _shape(Run, self.call("GET", f"runs/{run}"))
@@ -193,6 +197,10 @@ class Client:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"Run {run} is not over after {limit_s:g} s.")
             time.sleep(look_s)
+
+    def export(self, run: int) -> Json:
+        """The run as a file, which another console imports."""
+        return dict(self.call("GET", f"runs/{run}/export.json"))
 
     def samples(self, run: int, *, stream: str = "", arm: str = "", outcome: str = "") -> Iterator[Sample]:
         return _shaped(Sample, self.items(f"runs/{run}/samples", stream=stream, arm=arm, outcome=outcome))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -39,7 +40,7 @@ def scenario_check(client: Client, args: Namespace) -> int:
 
 def runs(client: Client, args: Namespace) -> int:
     at = client.server(args.server).id if args.server else None
-    found = client.runs(scenario=args.scenario, server=at, by=args.by, state=args.state)
+    found = client.runs(scenario=args.scenario, server=at, by=args.by, state=args.state, verdicts=args.verdicts)
     head = ("ID", "STATE", "SERVER", "SCENARIO", "STARTED BY", "CREATED", "VERDICT")
 
     def row(each: Run) -> tuple[Any, ...]:
@@ -117,6 +118,11 @@ def _measure(measure: dict[str, Any]) -> list[Any]:
     interval = "-" if ratio["low"] is None else f"{ratio['low']:.3f} to {ratio['high']:.3f}"
     sides = [f"{each:.3f} {unit}".rstrip() if each is not None else "-" for each in (a, b)]
     return [measure["label"], *sides, f"{ratio['median']:.3f}", interval, measure.get("word", "")]
+
+
+def run_export(client: Client, args: Namespace) -> int:
+    out(json.dumps(client.export(args.run), ensure_ascii=False, allow_nan=False))
+    return OK
 
 
 def run_stop(client: Client, args: Namespace) -> int:

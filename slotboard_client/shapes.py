@@ -105,7 +105,7 @@ class Scenario(Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Shape):
-    """`progress` has done and total (blocks) and text."""
+    """`progress` has done and total (blocks) and text; `verdict` is None where it was not asked for."""
 
     id: int
     scenario: str
@@ -118,7 +118,7 @@ class Run(Shape):
     by: str
     created_at: str
     finished_at: str | None
-    verdict: str
+    verdict: str | None
     error: str
 
     @property

@@ -17,7 +17,7 @@ from ninja.errors import HttpError
 from ninja.pagination import paginate
 from ninja.responses import Status
 
-from dashboard.api.policies import PolicyChangeOut
+from dashboard.api.policy_shapes import PolicyChangeOut
 from dashboard.api.policy_shown import DriftOut, GuardOut, drift_out, guard_out
 from scheduler_api import selectors
 from scheduler_api.access import Role

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Field, Router, Schema
+from ninja import Router
 from ninja.errors import HttpError
 from ninja.pagination import paginate
 from ninja.params.functions import Query
 from ninja.responses import Status
-from pydantic import field_validator
 
 from dashboard import run_list
+from dashboard.api.run_shapes import EXPORT, ResultOut, RunDetail, RunIn, RunOut
 from dashboard.run_list import Filters
 from dashboard.views.results import found_of
 from scheduler_api import access, strict_json
@@ -22,16 +21,13 @@ from scheduler_api.access import Role
 from scheduler_api.api_auth import require, sees
 from scheduler_api.api_paging import Pages, Shown
 from scheduler_api.api_problems import Refused, invalid
-from scheduler_api.api_schema import example
 from scheduler_api.models import Server
 from workers import experiments, gating, selectors, stored
-from workers.analysis.order import ORDERS
-from workers.experiments import MOST_FLOOR, MOST_REPETITIONS, MOST_SHARDS
-from workers.loadrun import MOST_SEED
+from workers.errors import ExportRefused
+from workers.exporting.document import as_json, file_name
 from workers.models import Run
 from workers.scenarios import Scenario, ScenarioError
 from workers.scenarios.reading import read
-from workers.scenarios.schema import SCALE_MAX, SCALE_MIN
 from workers.scenarios.streams import LoadScenario
 
 type Json = dict[str, Any]
@@ -39,161 +35,6 @@ type Json = dict[str, Any]
 router = Router(tags=["runs"])
 
 LOG_LINES = 100
-LISTED: Json = {
-    "id": 12,
-    "scenario": "warm-behind-cold",
-    "server": 1,
-    "server_name": "local",
-    "state": "finished",
-    "arms": {"A": {"prefill_order": "physical"}, "B": {"prefill_order": "rotating"}},
-    "pairs": 8,
-    "progress": {"done": 19, "total": 19, "text": ""},
-    "by": "mira",
-    "created_at": "2026-05-01T09:00:00Z",
-    "not_before": None,
-    "started_at": "2026-05-01T09:00:01Z",
-    "finished_at": "2026-05-01T09:05:40Z",
-    "imported": False,
-    "verdict": "4.1 × sooner",
-    "error": "",
-}
-LINE = {"at": "2026-05-01T09:00:01Z", "level": "info", "source": "console", "text": "Sent to the workers by mira."}
-RATIO = {"median": 0.24, "low": 0.22, "high": 0.27, "level": 0.9922, "n": 8}
-RESULT: Json = {
-    "run": 12,
-    "complete_pairs": 8,
-    "verdict": "The short request finished sooner under rotating.",
-    "arms": {"A": "physical", "B": "rotating"},
-    "measures": [{"key": "short_wall", "label": "short request", "unit": "s", "ratio": RATIO, "word": "faster"}],
-    "warnings": [],
-    "notes": [],
-}
-STARTED: Json = {"server": 1, "scenario": "warm-behind-cold", "arms": "physical,rotating", "pairs": 8, "wait": True}
-
-
-class ProgressOut(Schema):
-    """Blocks that are done, of all; `load`: the requests of the block that is being sent (workers.selectors.progress)."""
-
-    done: int
-    total: int
-    text: str
-    load: dict[str, Any] | None = None
-
-    model_config = example(**LISTED["progress"])
-
-
-class RunOut(Schema):
-    """`state`: waiting, queued, running, stopping, finished, stopped, failed or lost. `server` null: it came from a file.
-    `verdict` in few words, "" while there is none."""
-
-    id: int
-    scenario: str
-    server: int | None
-    server_name: str
-    state: str
-    arms: dict[str, dict[str, Any]]
-    pairs: int
-    progress: ProgressOut
-    by: str
-    created_at: datetime
-    not_before: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    imported: bool
-    verdict: str
-    error: str
-
-    model_config = example(**LISTED)
-
-
-class LogLineOut(Schema):
-    at: datetime
-    level: str
-    source: str
-    text: str
-
-    model_config = example(**LINE)
-
-
-class RunDetail(RunOut):
-    """With all that starts the same again, and the last lines of its log. `scenario_text` is "" for warm-behind-cold."""
-
-    order: str
-    floor: int
-    scale: float
-    scale_auto: bool
-    share: float
-    shards: int
-    seed: int
-    scenario_text: str
-    stop_reason: str
-    warnings: list[str]
-    policy_restored: bool | None = Field(..., description="null: it did not change the policy, or is not over")
-    log: list[LogLineOut]
-
-    model_config = example(
-        **LISTED,
-        order="abba",
-        floor=1,
-        scale=1.0,
-        scale_auto=False,
-        share=0.1,
-        shards=1,
-        seed=7,
-        scenario_text="",
-        stop_reason="",
-        warnings=[],
-        policy_restored=True,
-        log=[LINE],
-    )
-
-
-class RunIn(Schema):
-    """The scenario by name, or as YAML in `text`. The arms in words ("A,B" for the scenario's own, "physical,rotating"), or as
-    objects of policy fields; without either, the scenario's own."""
-
-    server: int
-    scenario: str = Field("", max_length=80)
-    text: str = Field("", max_length=stored.MOST_BYTES)
-    arms: str = Field("", max_length=400)
-    a: dict[str, Any] | None = None
-    b: dict[str, Any] | None = None
-    pairs: int = Field(8, ge=1, le=MOST_REPETITIONS)
-    scale: Literal["auto"] | float | None = Field(
-        None, description=f'from {SCALE_MIN:g} to {SCALE_MAX:g}, or "auto"; without it the scenario\'s own'
-    )
-    share: float | None = Field(None, ge=0, lt=1, description="when the short request of warm-behind-cold is sent")
-    seed: int | None = Field(None, ge=0, lt=MOST_SEED, description="of an earlier run, for the same load again")
-    shards: int = Field(1, ge=1, le=MOST_SHARDS)
-    order: str | None = Field(None, description=f"of the blocks: {' or '.join(ORDERS)}")
-    floor: int | None = Field(None, ge=0, le=MOST_FLOOR, description="pairs with arm A on both sides that go first")
-    wait: bool = Field(False, description="behind a run that has the server, which refuses a second one otherwise")
-    not_before: datetime | None = Field(None, description="a moment to wait for; without an offset, of the console's time zone")
-
-    model_config = example(**STARTED)
-
-    @field_validator("scale", mode="before")
-    @classmethod
-    def _scale(cls, value: Any) -> Any:
-        """One sentence in place of one for each of the types."""
-        usable = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is None or value == "auto" or usable:
-            return value
-        raise ValueError("must be a number, or auto")
-
-
-class ResultOut(Schema):
-    """`workers.selectors.results` without timelines: docs/experiments.md says what each key is."""
-
-    run: int
-    complete_pairs: int
-    verdict: str
-    arms: dict[str, str]
-    measures: list[dict[str, Any]]
-    warnings: list[str]
-    notes: list[str]
-
-    model_config = example(**RESULT) | {"extra": "allow"}
 
 
 @router.get("", response=list[RunOut], summary="Runs, the newest first")
@@ -204,12 +45,15 @@ def list_runs(
     server: int | None = None,
     by: str = "",
     state: str = Query("", description="a state, or: active, broken (stopped, failed, lost)"),
+    verdicts: bool = Query(False, description="work out the verdict of each: seconds for a large run that nobody looked at yet"),
 ) -> Shown[Run]:
     """Of servers that one may see, and those that came from files."""
     rows = run_list.find(Filters(scenario, "", by, state), access.of(request).servers())
     if state and state not in run_list.STATES:
         rows = rows.filter(state=state)
-    return Shown(rows if server is None else rows.filter(server_id=server), lambda page: map(_out, page))
+    return Shown(
+        rows if server is None else rows.filter(server_id=server), lambda page: [_out(run, verdict=verdicts) for run in page]
+    )
 
 
 @router.post("", response={201: RunDetail}, summary="Start a run")
@@ -289,6 +133,22 @@ def run_result(request: HttpRequest, run_id: int) -> HttpResponse:
     return HttpResponse(strict_json.dumps(told), content_type="application/json")
 
 
+@router.get(
+    "/{int:run_id}/export.json",
+    summary="A run as a file",
+    openapi_extra={"responses": {200: {"description": "docs/experiments.md", "content": EXPORT}}},
+)
+def export_run(request: HttpRequest, run_id: int) -> HttpResponse:
+    """All that its result is made of, as the console imports it again. 409 while it is not over."""
+    run = run_of(request, run_id)
+    try:
+        content = as_json(run)
+    except ExportRefused as refused:
+        raise Refused(409, "conflict", refused.text) from None
+    headers = {"Content-Disposition": f'attachment; filename="{file_name(run, "json")}"', "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(content, content_type="application/json", headers=headers)
+
+
 @router.post("/{int:run_id}/stop", response=RunDetail, summary="Stop a run")
 def stop_run(request: HttpRequest, run_id: int) -> Json:
     """A waiting or queued one stops at once, a running one within a second, after which the policy is put back; one that is over
@@ -313,7 +173,7 @@ def _server_of(run: Run) -> Server | None:
     return run.server if run.server_id is not None else None
 
 
-def _out(run: Run) -> Json:
+def _out(run: Run, *, verdict: bool) -> Json:
     same = ("id", "scenario", "state", "created_at", "not_before", "started_at", "finished_at", "error")
     server = _server_of(run)
     progress = {"done": run.progress_done, "total": run.progress_total, "text": run.progress_text}
@@ -325,11 +185,11 @@ def _out(run: Run) -> Json:
         "progress": progress | {"load": selectors.progress(run) if run.active else None},
         "by": run.created_by.get_username() if run.created_by is not None else "",
         "imported": run.imported is not None,
-        "verdict": "" if run.active else run_list.verdict_of(run),
+        "verdict": None if not verdict else "" if run.active else run_list.verdict_of(run),
     }
 
 
 def _detail(run: Run) -> Json:
     same = ("order", "floor", "scale", "scale_auto", "share", "shards", "seed", "scenario_text", "stop_reason", "warnings")
     told = {name: getattr(run, name) for name in (*same, "policy_restored")}
-    return _out(run) | told | {"log": selectors.log(run, LOG_LINES)}
+    return _out(run, verdict=True) | told | {"log": selectors.log(run, LOG_LINES)}

@@ -39,6 +39,7 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("method", "path", "status", "detail"),
         [
+            ("GET", "", 404, "There is no such address"),
             ("GET", "nothing/here", 404, "There is no such address"),
             ("GET", "servers/", 404, "There is no such address"),
             ("GET", "servers/77", 404, "No such server."),
@@ -86,7 +87,7 @@ class TestProblems:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        async def nothing(*_: Any) -> None:
+        async def nothing(*_: Any) -> Any:
             raise AssertionError("it reached the application")
 
         length = [(b"content-length", str(LIMIT + 1).encode())]
@@ -183,6 +184,7 @@ class TestDescription:
     def test_every_body_has_an_example_with_the_keys_of_its_schema(self, schema: dict[str, Any]) -> None:
         for operation in operations(schema):
             name, responses = operation["operationId"], operation["responses"]
+            assert all(each.get("example") for each in operation["parameters"] if each["required"]), name
             assert responses["default"]["content"]["application/problem+json"]["example"]["status"] == 404, name
             assert any(responses[status].get("content") or status == 204 for status in responses if status != "default"), name
             for content in contents(operation):

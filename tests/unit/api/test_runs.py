@@ -154,7 +154,8 @@ class TestReading:
         assert listed(state="active") == listed(state="running") == listed(server=hidden.pk) == [running.pk]
         assert listed(state="broken") == listed(scenario="victim-and-attacker") == [broken.pk]
         assert listed(by="mira") == [first.pk]
-        assert ask.get("runs", by="mira")["items"][0]["verdict"]
+        assert ask.get("runs", by="mira")["items"][0]["verdict"] is None
+        assert ask.get("runs", by="mira", verdicts="true")["items"][0]["verdict"]
 
     def test_one_with_its_log(self, ask_viewer: Asking, server: Server) -> None:
         run = sample_rows.make_run(server, pairs=2)
@@ -170,6 +171,8 @@ class TestReading:
         assert result["verdict"]
         assert any(each["key"] == "short_wall" for each in result["measures"])
         assert "timelines" not in result
+        assert ask_viewer.get(f"runs/{run.pk}")["verdict"]
+        assert ask_viewer.get(f"runs/{run.pk}/export.json")["format"] == "slotboard-run"
 
     def test_what_a_load_found(self, ask_viewer: Asking, server: Server) -> None:
         run = make_load_run(server, pairs=2)
@@ -179,6 +182,7 @@ class TestReading:
     def test_one_that_is_not_over_has_no_result_and_can_be_stopped(self, ask: Asking, server: Server) -> None:
         run = sample_rows.make_run(server, pairs=1, state=RunState.RUNNING)
         assert "is not over" in ask("GET", f"runs/{run.pk}/result", status=409)["detail"]
+        assert "cannot be exported" in ask("GET", f"runs/{run.pk}/export.json", status=409)["detail"]
         stopped = ask("POST", f"runs/{run.pk}/stop", {})
         assert (stopped["state"], stopped["stop_reason"]) == ("stopping", "stopped by mira")
         assert AuditEntry.objects.get().action == "run.stopped"

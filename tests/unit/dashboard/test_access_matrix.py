@@ -238,6 +238,7 @@ api:list_runs GET {API_LISTS}
 api:start_run POST {API_CHOSEN}
 api:run_detail GET {API_SEEN}
 api:run_result GET {API_SEEN}
+api:export_run GET {API_SEEN}
 api:stop_run POST {API_OPERATES}
 api:list_samples GET {API_SEEN}
 api:samples_csv GET {API_SEEN}
