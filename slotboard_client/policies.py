@@ -72,7 +72,7 @@ def policy_set(client: Client, args: Namespace) -> int:
     changes = {name: _value(name, text, before) for name, text in pairs}
     version = args.expected_version if args.expected_version is not None else before.version
     if args.dry_run:
-        return _told_review(client.review(at, changes, ttl_s=args.ttl, expected_version=version), args)
+        return _told_review(client.review(at, changes, ttl_s=args.ttl, expected_version=version), changes, args)
     change = client.switch(
         at, changes, reason=args.reason, ttl_s=args.ttl, expected_version=version, guards=guards, understood=args.understood
     )
@@ -108,16 +108,14 @@ def _told_change(change: PolicyChange, args: Namespace) -> int:
     return OK
 
 
-def _told_review(review: dict[str, Any], args: Namespace) -> int:
+def _told_review(review: dict[str, Any], changes: dict[str, Any], args: Namespace) -> int:
     if args.json:
         out(as_json(review))
         return OK
-    out(
-        table(
-            ("FIELD", "ASKED FOR", "IN FORCE"),
-            [(n, word(v), word(review["effective"].get(n))) for n, v in review["requested"].items()],
-        )
-    )
+    asked, in_force = review["requested"], review["effective"]
+    names = [name for name in asked if name in changes or asked[name] != in_force.get(name)]
+    rows = [(name, word(asked[name]), word(in_force.get(name)), review["reasons"].get(name)) for name in names]
+    out(table(("FIELD", "ASKED FOR", "IN FORCE", "WHY NOT"), rows))
     for each in review["cautions"]:
         out(f"{'Severe: ' if each['severe'] else 'Note: '}{plain(each['text'])}")
     return OK
@@ -159,5 +157,5 @@ def _guard(text: str) -> dict[str, Any]:
 
 
 def presets(client: Client, args: Namespace) -> int:
-    head = ("KEY", "NAME", "POLICY", "MEANING")
-    return listed(args, client.presets(), head, lambda each: (each.key, each.name, arm(each.values), each.meaning), "No presets.")
+    head = ("KEY", "NAME", "MEANING", "POLICY")
+    return listed(args, client.presets(), head, lambda each: (each.key, each.name, each.meaning, arm(each.values)), "No presets.")

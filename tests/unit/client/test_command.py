@@ -104,6 +104,17 @@ class TestPolicies:
         assert "prefill_order: physical to rotating; version 42, from iteration 7 on." in out
         assert "prefill_order rotating was asked for; physical is in force." in out
 
+    def test_a_dry_run_shows_what_would_change_and_what_to_know(self, fake: FakeConsole, capsys: Out) -> None:
+        fake.answers["POST servers/3/policy/review"] = {
+            "requested": {"phase": "barrier", "prefill_order": "physical"},
+            "effective": {"phase": "barrier", "prefill_order": "physical"},
+            "reasons": {},
+            "cautions": [{"text": "Prompts may wait.", "severe": True}],
+        }
+        assert run("policy", "local", "set", "phase=barrier", "--dry-run") == 0
+        assert capsys.readouterr().out.splitlines()[1:] == ["phase  barrier    barrier   -", "Severe: Prompts may wait."]
+        assert not fake.bodies("PATCH")
+
     def test_revert(self, fake: FakeConsole, capsys: Out) -> None:
         assert run("policy", "local", "revert") == 0
         assert fake.bodies("POST") == [{"change": None}]
