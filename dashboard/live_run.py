@@ -102,6 +102,8 @@ def _busy_words(run: Run, state: Mapping[str, Any] | None) -> str:
     """While a run stops: the slots that the server still holds on to."""
     if not (run.state == RunState.STOPPING or run.stop_requested) or state is None:
         return ""
+    if run.progress_text.startswith(letting_go.CLOSED):
+        return ""  # its worker has looked itself by now
     if not state.get("slots"):
         return letting_go.NO_SLOTS
     busy = [str(slot["id"]) for slot in state.get("slots") or [] if slot["state"] != "idle"]

@@ -67,7 +67,8 @@ def _target(server: Server, state: Mapping[str, Any] | None, streams: bool) -> T
 
 
 def _facts(info: Mapping[str, Any]) -> str:
-    parts = [info.get("model") or "", info.get("build") or ""]
+    kind = "OpenAI-compatible server" if info.get("backend") == "openai" else ""
+    parts = [info.get("model") or "", info.get("build") or kind]
     if info.get("n_slots") and info.get("n_ctx_slot"):
         parts.append(f"{info['n_slots']} × {words.whole(info['n_ctx_slot'])} tokens")
     return ", ".join(part for part in parts if part)

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 WITHIN_S = 0.4  # how long a stop waits for the slots that it gave up
 LOOK_S = 0.05
+CLOSED = "Its requests are closed"
 IN_FLIGHT = "a batch in flight runs to its end"
 NO_SLOTS = "The server does not tell of its slots, so whether it still works on what was given up is not known."
 NO_ANSWER = f"The server does not answer, so whether its slots are free is not known; {IN_FLIGHT}."

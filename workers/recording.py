@@ -12,7 +12,7 @@ from workers import lease, runlog
 from workers.analysis.iterations import shortened
 from workers.analysis.order import Step
 from workers.block import Request
-from workers.letting_go import NO_SLOTS, still_busy
+from workers.letting_go import CLOSED, NO_SLOTS, still_busy
 from workers.load.reading import Answer
 from workers.models import Block, Run, RunState, Sample
 from workers.restore import restore
@@ -133,11 +133,11 @@ def finish(run: Run, held: str, state: RunState, error: str, warnings: list[str]
 
 
 def _give_up(run: Run, held: str, warnings: list[str]) -> None:
-    lease.write(run.pk, held, progress_text="Its requests are closed")
+    lease.write(run.pk, held, progress_text=CLOSED)
     busy = still_busy(run)
     if busy and busy != NO_SLOTS:
         add_warning(warnings, busy)
     if busy:
         runlog.note(run.pk, busy, "info" if busy == NO_SLOTS else "warning")
     back = "" if run.policy_version is None else "The policy is being put back."
-    lease.write(run.pk, held, warnings=warnings, progress_text=f"Its requests are closed. {busy} {back}".rstrip())
+    lease.write(run.pk, held, warnings=warnings, progress_text=f"{CLOSED}. {busy} {back}".rstrip())
