@@ -94,7 +94,7 @@ def main(seconds: float, names: list[str]) -> None:
             states[name] = new
         for state in still.values():
             if state["server"]["name"] not in playing:
-                store.set(live.state_key(state["server"]["id"]), live.encode(state), ex=live.STATE_TTL_S)
+                store.set(live.state_key(state["server"]["id"]), live.encode(state | {"t": time.time()}), ex=live.STATE_TTL_S)
 
 
 def past_days(pk: int, now: float) -> None:

@@ -56,6 +56,7 @@ function told(state) {
 
 function heard(kind, text, age) {
   status.tell(kind, text, age);
+  if (age !== undefined && last) clock.see(last.t + age);
   if (kind === "closed") board?.end();
 }
 

@@ -114,7 +114,7 @@ export class Strip {
     this.#ticks();
     this.#flags();
     const ids = [...new Set(this.iterations.flatMap((it) => [...it.prompt, ...it.gen].map(([slot]) => slot)))].sort((a, b) => a - b);
-    rebuild(this.part("legend"), ids.join(), () => (ids.length > NAMED_SLOTS ? [el("span", "", `${ids.length} slots, eight hues; hatched from slot 8 on`)] : ids.map((id) => slotName(id))));
+    rebuild(this.part("legend"), ids.join(), () => (ids.length > NAMED_SLOTS ? [el("span", "", `${ids.length} slots, hatched from 8 on`)] : ids.map((id) => slotName(id))));
     attr(this.part("strip"), "aria-label", `Batches of iterations ${this.iterations[0].i} to ${this.iterations.at(-1).i}: prompt tokens stacked by slot, generating, held and waiting slots. Left and right arrow keys move the cursor.`);
   }
 
