@@ -101,7 +101,10 @@ class Observer:
         for pk, seen in [*self.watched.items()]:
             server = self.servers.get(pk)
             changed = seen.task.done() or server is None or fingerprint(server) != seen.fingerprint
-            if self._lease(pk) is None or changed or pk in surplus:
+            lost = self._lease(pk) is None
+            if lost or changed or pk in surplus:
+                if lost:
+                    logger.warning("%s is not watched here any more: the lease was lost.", seen.watch.server.name)
                 await _end([self.watched.pop(pk).task])
                 if server is None:
                     await self.publisher.remove(pk)
@@ -126,6 +129,7 @@ class Observer:
             watch = ServerWatch(server, self.publisher)
             task = asyncio.create_task(watch.run(), name=f"watch {server.name}")
             self.watched[pk] = _Watched(fingerprint(server), watch, task)
+            logger.info("%s is watched here from now on.", server.name)
 
     async def _acquire(self, pk: int, quota: int | None) -> bool:
         if quota is None or len(self.watched) >= quota or self.publisher.leases.holds(of_server(pk)):
