@@ -32,7 +32,10 @@ TITLES = {
     "unreachable": "The server gives no usable answer",
     "rate-limit": "Too many requests",
 }
+#: Of refusals in words that django-ninja or scheduler_api.api_auth raise.
+KINDS = {400: "invalid", 422: "invalid", 429: "rate-limit"}
 MOST_TOLD = 3
+WINDOW_S = 60  # for which wrong tokens are not looked at: scheduler_api.api_auth
 
 
 class Fault(Schema):
@@ -85,7 +88,7 @@ def answer(status: int, detail: str, kind: str = "", headers: Mapping[str, str] 
 
 def _http(request: HttpRequest, error: HttpError) -> HttpResponse:
     status = error.status_code
-    headers = {"WWW-Authenticate": 'Bearer realm="slotboard"'} if status == 401 else None
+    headers = {401: {"WWW-Authenticate": 'Bearer realm="slotboard"'}, 429: {"Retry-After": str(WINDOW_S)}}.get(status)
     detail = str(error)
     if status == 401 and detail == "Unauthorized":
         detail = "This needs a session or an API token: Authorization: Bearer …"
@@ -93,7 +96,7 @@ def _http(request: HttpRequest, error: HttpError) -> HttpResponse:
         detail = "The body cannot be read as a JSON object; NaN, Infinity and NUL characters are none."
     if status == 403 and detail.lower().startswith("csrf"):
         detail = "A write of a session needs its CSRF token in X-CSRFToken; an API token needs none."
-    return answer(status, detail, "invalid" if status == 400 else "", headers)
+    return answer(status, detail, KINDS.get(status, ""), headers)
 
 
 def _throttled(request: HttpRequest, error: Throttled) -> HttpResponse:
