@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import socket
 import tempfile
@@ -16,12 +17,23 @@ from typing import IO
 
 from django.conf import settings
 
+logger = logging.getLogger(__name__)
+
 _held: list[IO[bytes]] = []
 
 
 def hold(role: str) -> None:
-    """Says until this process ends that it runs. `role` is "web", "observer" or "worker"; once for each process."""
-    folder = _folder()
+    """Says until this process ends that it runs. `role` is "web", "observer" or "worker"; once for each process.
+
+    Where the var folder cannot be written to, it cannot be said, and the process goes on.
+    """
+    try:
+        _hold(role, _folder())
+    except OSError as error:
+        logger.warning("That this process runs cannot be told to a restore: %s", error)
+
+
+def _hold(role: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     running()  # sweeps up after those that died
     descriptor, fresh = tempfile.mkstemp(prefix=".new-", dir=folder)

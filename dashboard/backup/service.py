@@ -79,9 +79,9 @@ def _gathered(folder: Path, *, with_keys: bool) -> tuple[dict[str, Path], dict[s
         sqlite.dump(files[name])
         migrations = sqlite.migrations(files[name])
         with sqlite.standing_in(files[name]):
-            head = selectors.head()
+            head = _head() or Head()
     else:
-        migrations, head = postgresql.migrations(), selectors.head()
+        migrations, head = postgresql.migrations(), _head() or Head()
         postgresql.dump(files[name])
     if with_keys:
         for key, text in (
@@ -151,6 +151,7 @@ def newer(theirs: Mapping[str, str], ours: Mapping[str, set[str]]) -> str:
 
 
 def _head() -> Head | None:
+    """Of the audit trail; None for a database that has none yet, or cannot be read."""
     if connection.vendor == "sqlite" and not sqlite.database().exists():
         return None  # looking would make one
     try:
@@ -250,7 +251,9 @@ def _put_files(folder: Path, var: Path, aside: str, done: Restored) -> None:
 
 def _put_file(fresh: Path, target: Path, aside: str) -> None:
     """The old one is kept beside where it differs."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.exists():
+        target.parent.mkdir()
+        sqlite.owned_like(target.parent.parent, target.parent)
     if target.exists():
         if target.read_bytes() == fresh.read_bytes():
             return

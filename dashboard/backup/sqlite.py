@@ -45,6 +45,8 @@ def check(copy: sqlite3.Connection, what: str) -> None:
 def migrations(path: Path) -> dict[str, str]:
     """The newest applied migration of each app."""
     with closing(sqlite3.connect(path)) as copy:
+        if not copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'django_migrations'").fetchone():
+            raise BackupError(f"The database {database()} has no tables of Slotboard.")
         return dict(copy.execute("SELECT app, max(name) FROM django_migrations GROUP BY app ORDER BY app"))
 
 

@@ -78,6 +78,11 @@ def test_bootstrap_without_a_python_says_so(tmp_path: Path) -> None:
     )
 
 
+def told_to_a_restore(var: Path) -> list[str]:
+    """The processes that would keep `manage.py restore` from working."""
+    return sorted(path.name.split(".")[0] for path in (var / "running").glob("[!.]*"))
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_and_ends_without_an_orphan(tmp_path: Path, how: signal.Signals) -> None:
@@ -86,6 +91,10 @@ def test_it_serves_and_ends_without_an_orphan(tmp_path: Path, how: signal.Signal
         assert get(f"{stack.web}/health/") == b"ok"
         assert b"ok" in get(f"{stack.engine}/health")
         assert len(processes_of(stack.marker)) >= 6
+        deadline = time.monotonic() + 30
+        while told_to_a_restore(tmp_path) != ["observer", "web", "worker", "worker"]:
+            assert time.monotonic() < deadline, told_to_a_restore(tmp_path)
+            time.sleep(0.1)
     finally:
         code = stack.stop(how)
     deadline = time.monotonic() + 3

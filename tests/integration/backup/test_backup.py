@@ -21,14 +21,18 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from dashboard.backup import archive, sqlite
 from scheduler_api import audit
+from scheduler_api.alerts import outbox
+from scheduler_api.alerts.models import Delivery, Outcome
 from scheduler_api.audit import guards, selectors
 from scheduler_api.audit.chain import Head
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.models import Server
+from scheduler_api.observer.models import ObserverClaim
 from workers.models import Run, RunState, Sample
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -133,10 +137,16 @@ def test_everything_comes_back_and_what_came_later_lies_beside(filled: Path, set
 
 
 def test_nothing_goes_on_by_itself_after_a_restore_and_nobody_is_logged_in(filled: Path) -> None:
+    Delivery.objects.create(transition="test", recipient_name="chat", channel="webhook")
+    ObserverClaim.objects.create(what="server:1", token=1 << 60, holder="atlas:12", since=timezone.now())
     file = made(filled)
     said = restored(file)
     assert list(Run.objects.order_by("pk").values_list("state", flat=True)) == [RunState.FINISHED, RunState.LOST]
     assert Session.objects.count() == 0
+    assert outbox.due() == []
+    assert Delivery.objects.get().outcome == Outcome.FAILED
+    assert not ObserverClaim.objects.exists(), "a clock that was ahead then keeps no observer out now"
+    assert "1 alert message that had not been sent will not be." in said
     assert "1 experiment run that had not ended will not go on." in said
     assert "log in again" in said
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -17,14 +16,14 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
-from dashboard.backup import archive, sqlite
+from dashboard.backup import sqlite
 from dashboard.people.models import Membership
 from scheduler_api.alerts.models import Rule
 from scheduler_api.audit import guards, selectors
 from scheduler_api.audit.chain import Head
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.models import PolicyChange, Server
-from tests.integration.backup.test_backup import restored
+from tests.integration.backup.test_backup import made, restored
 from workers.models import Block, Run, Sample
 
 DUMP = Path(__file__).resolve().parents[2] / "support" / "first_release.sql"
@@ -116,20 +115,13 @@ def test_every_table_is_as_the_models_say() -> None:
     assert {name: grown.get(name) for name in wanted} == wanted
 
 
-def test_a_backup_of_then_is_brought_forward(bare: Path, tmp_path: Path) -> None:
-    old = first_database(tmp_path / archive.DATABASES["sqlite"])
-    manifest = archive.Manifest(
-        "2026-11-30T18:00:00+00:00",
-        "0.1.0",
-        "sqlite",
-        sqlite.migrations(old),
-        {"seq": 0, "hash": ""},
-        {old.name: archive.described(old)},
-    )
-    archive.write(tmp_path / "old.tar.gz", manifest, {old.name: old}, overwrite=False)
-    with tarfile.open(tmp_path / "old.tar.gz") as tar:
-        assert tar.getnames() == ["manifest.json", "database.sqlite3"]
-    said = restored(tmp_path / "old.tar.gz")
+def test_a_console_of_then_is_backed_up_as_it_is_and_brought_forward_when_it_is_restored(bare: Path) -> None:
+    """An operator backs up with the new version before anything is migrated."""
+    first_database(sqlite.database())
+    file = made(bare)
+    assert sqlite.migrations(sqlite.database())["scheduler_api"] == "0001_initial"
+    sqlite.database().unlink()
+    said = restored(file)
     assert "brought forward by" in said
     assert "3 rows" in said
     assert Sample.objects.count() == 8
