@@ -134,6 +134,7 @@ def settings_of(run: Run) -> list[Setting]:
         ("policy_b", "Arm B", _words(run.policy_b), ""),
         ("server", "Server", server_name(run), ""),
         ("model", "Model", _model(server), "the model"),
+        ("speaks", "Requests", _speaks(conditions), "how requests were said"),
         ("backend", "Backend", server.get("backend"), "the backend"),
         ("build", "Build", server.get("build"), "the server's build"),
         ("kv_mode", "KV mode", conditions.get("kv_mode"), "the KV mode"),
@@ -150,6 +151,12 @@ def settings_of(run: Run) -> list[Setting]:
 def _model(server: Json) -> Any:
     """What the server said, which an engine calls its name; a llama-server's is that of the registry and says nothing."""
     return server.get("model") or (server.get("name") if "backend" in server else None)
+
+
+def _speaks(conditions: Json) -> str:
+    """Of an OpenAI-compatible server: the same words, said in another way, are another load."""
+    found = conditions.get("speaks")
+    return f"{found['path']}, {'token ids' if found['prompt'] == 'ids' else 'text'}" if found else ""
 
 
 def _text(value: Any) -> str:

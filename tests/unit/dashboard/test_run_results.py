@@ -15,6 +15,7 @@ from django.urls import reverse
 from scheduler_api.models import Server
 from tests.support import sample_rows
 from tests.support.experiment_pages import figure, page
+from workers.load.openai import Manner
 from workers.models import Sample
 
 pytestmark = pytest.mark.django_db
@@ -131,6 +132,16 @@ def test_what_a_stop_cut_off_did_not_fail(operator_client: Client, server: Serve
     assert "None of 8 requests failed." in page(operator_client, "run", run.pk)
     Sample.objects.filter(run=run, pair=2).update(outcome="timeout")
     assert "4 of 8 requests failed" in page(operator_client, "run", run.pk)
+
+
+def test_runs_that_spoke_in_other_ways_are_not_compared(operator_client: Client, server: Server) -> None:
+    first, second = (sample_rows.make_run(server, pairs=2, seed=seed) for seed in (1, 2))
+    for run, path in ((first, "/v1/completions"), (second, "/v1/chat/completions")):
+        run.conditions["speaks"] = Manner(path, "ids" if run is first else "text").as_json()
+        run.save()
+    text = operator_client.get(reverse("run-compare", args=[first.pk]), {"with": str(second.pk)}).text
+    assert "Not comparable because how requests were said differs: /v1/completions, token ids in run" in text
+    assert "POST /v1/completions, prompts as token ids" in page(operator_client, "run", first.pk)
 
 
 def test_only_pages_with_charts_allow_inline_styles(operator_client: Client, server: Server) -> None:
