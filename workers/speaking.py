@@ -11,7 +11,8 @@ from workers.load.openai import OPTIONAL, Manner, manners
 from workers.load.reading import Answer, Outcome
 
 FEW, MANY = 32, 96  # tokens, or words, of the two prompts by which a server's counting is learnt
-_REFUSED = re.compile(r"The server answered (400|422)\b")
+_UNKNOWN = re.compile(r"The server answered (400|404|405|415|422|501)\b")  # the manner is at fault, not the moment or the key
+_PARAMETER = re.compile(r"The server answered (400|422)\b")
 
 type Ask = Callable[[Manner, int], Answer]
 
@@ -26,8 +27,8 @@ def find(ask: Ask, *, ids: bool) -> Manner:
         found, answer = _settled(ask, manner)
         if answer.outcome is not Outcome.OK:
             said = answer.error
-            if answer.outcome not in (Outcome.REFUSED, Outcome.FAILED):
-                break  # nothing answers there
+            if answer.outcome is not Outcome.FAILED and not _UNKNOWN.match(said):
+                raise RunFailed(f"The server does not take requests. {said}")
             continue
         counted = _counting(answer, ask(found, MANY))
         if manner.prompt == "text":
@@ -42,7 +43,7 @@ def _settled(ask: Ask, manner: Manner) -> tuple[Manner, Answer]:
     while True:
         answer = ask(manner, FEW)
         left = [name for name in OPTIONAL if name not in manner.refused]
-        if answer.outcome is not Outcome.REFUSED or not _REFUSED.match(answer.error) or not left:
+        if answer.outcome is not Outcome.REFUSED or not _PARAMETER.match(answer.error) or not left:
             return manner, answer
         named = next((name for name in left if name in answer.error), None)
         if named is None and "ignore_eos" not in left:

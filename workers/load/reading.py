@@ -254,10 +254,11 @@ def _whole(value: Any) -> TypeGuard[int]:
 
 
 def message_of(body: Any) -> str:
-    """What an error body says, at most 300 characters of it."""
-    error = body.get("error") if isinstance(body, dict) else None
+    """What an error body says, at most 300 characters of it: OpenAI's form, or that of servers that have a form of their own."""
+    told = body if isinstance(body, dict) else {}
+    error = told.get("error")
     text = error.get("message") if isinstance(error, dict) else error
-    return str(text or "no reason given")[:300]
+    return str(text or told.get("message") or told.get("detail") or "no reason given")[:300]
 
 
 __all__ = ["TRUNCATED", "Answer", "EventTooLarge", "Outcome", "Reading", "StreamRefused", "message_of"]

@@ -88,6 +88,15 @@ def test_bytes_that_are_no_text_end_the_answer_as_failed_and_not_as_a_short_one(
         read([HI, b'data: {"choices":[{"delta":{"content":"\xff\xfe"}}]}\n\n', STOP, END])
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b'{"object":"error","message":"no such model","code":404}', b'{"detail":"no such model"}', b'{"error":"no such model"}'],
+)
+def test_errors_in_forms_of_their_own_are_read_too(body: bytes) -> None:
+    with pytest.raises(StreamRefused, match="The server answered 404: no such model"):
+        read([body], status=404, kind="application/json")
+
+
 def test_a_server_that_still_loads_is_refused_in_its_own_words() -> None:
     body = b'{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}'
     with pytest.raises(StreamRefused, match="The server answered 503: Loading model"):

@@ -89,13 +89,22 @@ def test_a_server_that_takes_nothing_is_told_in_its_own_words(said: str) -> None
     assert end.asked < 20
 
 
-def test_a_server_that_does_not_answer_is_not_tried_again() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(0.0, outcome=Outcome.CONNECTION, error="The connection failed: refused."),
+        refused("slow down", 429),
+        refused("another key", 401),
+        refused("later", 503),
+    ],
+)
+def test_a_server_that_takes_nothing_now_is_not_asked_in_another_way(answer: Answer) -> None:
     asked = []
 
     def gone(manner: Manner, tokens: int) -> Answer:
         asked.append(manner)
-        return Answer(0.0, outcome=Outcome.CONNECTION, error="The connection failed: refused.")
+        return answer
 
-    with pytest.raises(RunFailed, match="The connection failed: refused"):
+    with pytest.raises(RunFailed, match=f"^The server does not take requests. {answer.error}"):
         speaking.find(gone, ids=True)
     assert len(asked) == 1
