@@ -20,6 +20,11 @@ log = logging.getLogger(__name__)
 POLL_S = 0.05
 
 
+def forget(block: int) -> None:
+    """What ended within a block is of no use once all shards have sent their parts."""
+    Ended.objects.filter(block_id=block).delete()
+
+
 class Handing:
     """`awaited`: numbers of other shards' requests. `release` is called on the thread, once with each that has ended."""
 

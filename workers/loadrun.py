@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler_api.exceptions import SchedulerApiError
-from workers import calibrating, lease, recording, refclock, speaking, target
+from workers import calibrating, handing, lease, recording, refclock, speaking, target
 from workers.analysis.iterations import foreign_policies, shortened
 from workers.analysis.load import behind_sentence
 from workers.analysis.order import Step
@@ -198,6 +198,7 @@ class LoadRun(Conductor):
         report = prepared.go(self.crew.start(), self._live)
         for other in self.crew.gather():
             report.merge(other)
+        handing.forget(order.block)
         self._live(prepared.progress.snapshot(self.clock.now()))
         return report
 

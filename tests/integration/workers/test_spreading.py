@@ -25,7 +25,7 @@ from workers.load.http import Wire
 from workers.load.openai import Manner
 from workers.load.planned import Plan, Scaling
 from workers.load.shards import owners
-from workers.models import Run, RunState
+from workers.models import Ended, Run, RunState
 from workers.sending import Sender
 
 TEXT = """
@@ -159,5 +159,6 @@ def test_the_stages_of_a_closed_loop_have_their_users_over_all_shards(counting: 
         if number:
             before = max(row.done_at or 0.0 for row in rows if row.stage == number - 1)
             assert min(row.sent_at for row in mine) > before
+    assert not Ended.objects.exists()
     plan, bodies = planned(run, "1A")
     assert sorted(number for number, _ in came(counting, bodies)) == [each.number for each in plan.requests]
