@@ -53,7 +53,7 @@ def connect() -> None:
 def _logged_in(request: HttpRequest | None = None, user: User | None = None, **_: Any) -> None:
     if origin.answering() and request is not None and user is not None:
         program = sessions.words(request.META.get("HTTP_USER_AGENT", ""))
-        audit.record("login.succeeded", user.get_username(), actor=user, after={"program": program})
+        audit.record("login.succeeded", user.get_username(), actor=user, after={"program": program}, through="login")
 
 
 def _logged_out(user: User | None = None, **_: Any) -> None:
@@ -90,9 +90,9 @@ def _record_few(action: str, subject: str, every: timedelta, why: str) -> None:
     if rows.filter(at__gt=now - every, subject=subject, address=address, why=why).exists():
         return
     if rows.filter(at__gt=now - MINUTE).count() < MOST_A_MINUTE:
-        audit.record(action, subject, why=why, outcome=REFUSED)
+        audit.record(action, subject, why=why, outcome=REFUSED, through="login")
     elif not rows.filter(at__gt=now - MINUTE, subject=OVERFLOW).exists():
-        audit.record(action, OVERFLOW, why=f"{MOST_A_MINUTE} in this minute already", outcome=REFUSED)
+        audit.record(action, OVERFLOW, why=f"{MOST_A_MINUTE} in this minute already", outcome=REFUSED, through="login")
 
 
 def _password_changed(user: User, **_: Any) -> None:

@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`through` is "session", "token ci", "share 3", "worker", "observer" or "command"; `address` the peer's, "" without one."""
+    """`through` is "session", "login", "token ci", "share 3", "worker", "observer" or "command"; `address` the peer's, or ""."""
 
     actor_id: int | None = None
     actor_name: str = ""

@@ -50,7 +50,11 @@ class Holder:
                 async with asyncio.timeout(ANSWER_S):
                     forgotten = await self.leases.renew(ready=self.ready)
                     await self.leases.client.set(live.HEARTBEAT_KEY, repr(time()))
-            except AWAY:
+            except AWAY as error:
+                if self.calm_from != float("inf"):
+                    logger.warning(
+                        "Leases cannot be renewed, nothing more is watched until they can: %s", error or type(error).__name__
+                    )
                 self.calm_from = float("inf")
                 await self._without_valkey()
                 return

@@ -34,6 +34,7 @@ class FakeServer(PlayedSlots):
             "seq": self.seq,
             "t": self.t,
             "server": {"id": self.pk, "name": self.name, "kind": self.kind, "url": "http://127.0.0.1:9"},
+            "observer": "atlas:4711",
             "health": {"state": "up", "text": "Serving", "detail": "", "since": self.t - 4000, "seen_at": self.t},
             "info": self._info(engine),
             "policy": self.policy() if engine else None,

@@ -43,9 +43,9 @@ def test_a_login_and_its_end_say_who_from_where_and_with_what(operator: User) ->
     client.post(reverse("logout"))
     assert rows() == [("login.succeeded", "mira", "mira", "done"), ("login.ended", "mira", "mira", "done")]
     came, went = AuditEntry.objects.order_by("seq")
-    assert (came.address, came.through, came.actor_id) == ("10.1.2.3", "session", operator.pk)
+    assert (came.address, came.through, came.actor_id) == ("10.1.2.3", "login", operator.pk)
     assert "Firefox on Linux" in came.after
-    assert went.address == "10.1.2.3"
+    assert (went.address, went.through) == ("10.1.2.3", "session")
     assert isinstance(selectors.verify(), Head)
 
 

@@ -176,6 +176,9 @@ def test_a_link_shows_one_live_page_and_no_way_out(operator_client: Client, show
     assert re.findall(r'<form (?!method="dialog")', page.text) == []
     assert "hx-get" not in page.text
     assert server.base_url not in page.text
+    assert "http://127.0.0.1:9" not in page.text, "nor in the state that it carries"
+    assert "atlas:4711" not in page.text, "nor who watches it"
+    assert "atlas:4711" in operator_client.get(reverse("server", args=[server.pk])).text
     assert KEY not in page.text
     for path in (reverse("overview"), reverse("server", args=[server.pk]), "/api/servers"):
         assert client.get(path).status_code in (302, 401)
