@@ -17,7 +17,7 @@ from scheduler_api.access import Role
 from scheduler_api.alerts import selectors, services
 from scheduler_api.alerts.models import Alert, Delivery, Rule, Silence
 from scheduler_api.api_auth import require, sees
-from scheduler_api.api_paging import Pages, Shown
+from scheduler_api.api_paging import LARGEST, Pages, Shown
 from scheduler_api.api_problems import invalid
 from scheduler_api.api_schema import example
 from scheduler_api.models import Server
@@ -124,8 +124,8 @@ class SilenceOut(Schema):
 class SilenceIn(Schema):
     """Without `rule` it is for every rule, without `server` for every server, which needs the role on all of them."""
 
-    rule: int | None = None
-    server: int | None = None
+    rule: int | None = Field(None, le=LARGEST)
+    server: int | None = Field(None, le=LARGEST)
     minutes: float = Field(..., gt=0, le=LONGEST_MIN)
     reason: str = Field(..., min_length=1, max_length=300)
 
@@ -164,7 +164,7 @@ def silence_out(silence: Silence) -> dict[str, Any]:
 def list_alerts(
     request: HttpRequest,
     state: str = Query("open", pattern="^(open|closed|all)$"),
-    server: int | None = None,
+    server: int | None = Query(None, le=LARGEST),
     kind: str = "",
     severity: str = "",
     acknowledged: bool | None = Query(None, description="only those that somebody has acknowledged, or nobody"),

@@ -12,6 +12,8 @@ from ninja.pagination import PaginationBase
 
 USUAL, MOST = 100, 1000
 FARTHEST = 100_000_000
+#: What a database holds as a number of a row.
+LARGEST = 2**63 - 1
 
 
 class Pages(PaginationBase):

@@ -144,6 +144,10 @@ def _registration_refused(request: HttpRequest, error: RegistrationRefused) -> H
     return answer(422, error.text, "invalid", field=error.field, errors=[{"field": error.field, "text": error.text}])
 
 
+def _out_of_range(request: HttpRequest, error: OverflowError) -> HttpResponse:
+    return answer(422, "A date or a number is out of range.", "invalid")
+
+
 def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
     return answer(error.status, error.text, error.kind, **error.more)
 
@@ -163,6 +167,7 @@ HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
     SwitchRefused: _switch_refused,
     ServerUnreachable: _unreachable,
     RegistrationRefused: _registration_refused,
+    OverflowError: _out_of_range,
     Refused: _refused,
 }
 

@@ -13,7 +13,7 @@ from ninja.params.functions import Query
 from dashboard import audit_page
 from scheduler_api import access
 from scheduler_api.access import Role
-from scheduler_api.api_paging import Pages, Shown
+from scheduler_api.api_paging import LARGEST, Pages, Shown
 from scheduler_api.api_problems import invalid
 from scheduler_api.api_schema import example
 from scheduler_api.audit import selectors
@@ -74,8 +74,10 @@ def list_audit(
     outcome: str = "",
     since: str = Query("", alias="from", description="a date, or a date and time: from then on"),
     until: str = Query("", alias="to", description="before then; a date means its end"),
-    after: int | None = Query(None, description="rows behind this `seq` alone: for a script that reads on"),
-    before: int | None = Query(None, description="rows before this `seq` alone: pages that do not move while rows come in"),
+    after: int | None = Query(None, le=LARGEST, description="rows behind this `seq` alone: for a script that reads on"),
+    before: int | None = Query(
+        None, le=LARGEST, description="rows before this `seq` alone: pages that do not move while rows come in"
+    ),
 ) -> Shown[AuditEntry]:
     """An admin of all servers sees all of it; others what happened to servers that they may see."""
     form = {"who": who, "what": what, "server": server, "q": q, "outcome": outcome, "from": since, "to": until}

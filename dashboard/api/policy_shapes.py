@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from ninja import Field, Schema
+from pydantic import StringConstraints
 
 from dashboard.api.policy_shown import DRIFT, GUARD, DriftOut, GuardIn, GuardOut
+from scheduler_api.api_paging import LARGEST
 from scheduler_api.api_schema import example
 from scheduler_api.policies import LONGEST_REASON
 
@@ -105,7 +107,7 @@ class ReviewIn(Schema):
 
 
 class PolicyIn(ReviewIn):
-    reason: str = Field(..., min_length=1, max_length=LONGEST_REASON)
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_REASON)]
     guards: list[GuardIn] = Field([], max_length=3, description="conditions that put the change back")
     without_ttl: bool = Field(False, description="with guards: no deadline, where an hour is chosen otherwise")
     understood: bool = Field(False, description="confirms the severe cautions that a review tells")
@@ -147,7 +149,7 @@ class ReviewOut(Schema):
 class RevertIn(Schema):
     """Without `change` it is the one in force."""
 
-    change: int | None = None
+    change: int | None = Field(None, le=LARGEST)
 
     model_config = example(change=12)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ninja import Field, Schema
 from pydantic import field_validator
 
+from scheduler_api.api_paging import LARGEST
 from scheduler_api.api_schema import example
 from workers import stored
 from workers.analysis.order import ORDERS
@@ -133,7 +134,7 @@ class RunIn(Schema):
     """The scenario by name, or as YAML in `text`. The arms in words ("A,B" for the scenario's own, "physical,rotating"), or as
     objects of policy fields; without either, the scenario's own."""
 
-    server: int
+    server: int = Field(..., le=LARGEST)
     scenario: str = Field("", max_length=80)
     text: str = Field("", max_length=stored.MOST_BYTES)
     arms: str = Field("", max_length=400)

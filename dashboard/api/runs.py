@@ -19,7 +19,7 @@ from dashboard.views.results import found_of
 from scheduler_api import access, strict_json
 from scheduler_api.access import Role
 from scheduler_api.api_auth import require, sees
-from scheduler_api.api_paging import Pages, Shown
+from scheduler_api.api_paging import LARGEST, Pages, Shown
 from scheduler_api.api_problems import Refused, invalid
 from scheduler_api.models import Server
 from workers import experiments, gating, selectors, stored
@@ -42,7 +42,7 @@ LOG_LINES = 100
 def list_runs(
     request: HttpRequest,
     scenario: str = "",
-    server: int | None = None,
+    server: int | None = Query(None, le=LARGEST),
     by: str = "",
     state: str = Query("", description="a state, or: active, broken (stopped, failed, lost)"),
     verdicts: bool = Query(False, description="work out the verdict of each: seconds for a large run that nobody looked at yet"),

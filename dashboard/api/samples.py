@@ -9,9 +9,10 @@ from typing import Any
 from django.http import HttpRequest, StreamingHttpResponse
 from ninja import Field, Router, Schema
 from ninja.pagination import paginate
+from ninja.params.functions import Query
 
 from dashboard.api.runs import run_of
-from scheduler_api.api_paging import Pages, Shown
+from scheduler_api.api_paging import LARGEST, Pages, Shown
 from scheduler_api.api_schema import example
 from workers import sample_values, selectors
 from workers.models import Run, Sample
@@ -90,7 +91,12 @@ class SampleOut(Schema):
 @router.get("/{int:run_id}/samples", response=list[SampleOut], summary="Samples, by block and time of sending")
 @paginate(Pages)
 def list_samples(
-    request: HttpRequest, run_id: int, stream: str = "", arm: str = "", outcome: str = "", pair: int | None = None
+    request: HttpRequest,
+    run_id: int,
+    stream: str = "",
+    arm: str = "",
+    outcome: str = "",
+    pair: int | None = Query(None, le=LARGEST),
 ) -> Shown[Sample]:
     run = run_of(request, run_id)
     given = {"stream": stream, "arm": arm, "outcome": outcome, "pair": "" if pair is None else pair}

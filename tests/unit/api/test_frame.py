@@ -46,6 +46,8 @@ class TestProblems:
             ("GET", f"servers/{10**40}", 404, "No such server."),
             ("DELETE", "servers", 405, "DELETE is not taken here; GET is."),
             ("GET", "servers?name=%00", 400, "The query holds a NUL character."),
+            ("GET", f"alerts?server={10**30}", 422, "server: Input should be less than or equal to"),
+            ("GET", f"audit?before={10**30}", 422, "before: Input should be less than or equal to"),
             ("GET", "servers?limit=0", 422, "limit: Input should be greater than or equal to 1."),
         ],
     )

@@ -84,6 +84,10 @@ class TestSwitching:
         ask("PATCH", at, body | {"understood": True})
         assert len(fake.asked) == 1
 
+    def test_a_reason_of_spaces_is_none(self, ask: Asking, at: str, fake: FakePolicies) -> None:
+        assert ask("PATCH", at, {"set": {"phase": "barrier"}, "reason": "  "}, 422)["field"] == "reason"
+        assert not fake.asked
+
     def test_a_conflict_carries_the_policy_in_force(self, ask: Asking, at: str, fake: FakePolicies) -> None:
         fake.error = SwitchRefused("changed meanwhile", 409, {"version": 44})
         problem = ask("PATCH", at, {"set": {"phase": "barrier"}, "reason": "why"}, 409)
@@ -230,6 +234,10 @@ class TestWindows:
     def test_what_cannot_be_is_named(self, ask: Asking, at: str, given: Json, field: str) -> None:
         assert ask("POST", f"{at}/windows", NIGHTS | given, 422)["field"] == field
         assert not PolicyWindow.objects.exists()
+
+    def test_a_date_that_no_calendar_has(self, ask: Asking, at: str) -> None:
+        body = {"name": "x", "zone": "Asia/Tokyo", "starts_at": "0001-01-01T00:00", "ends_at": "9999-12-31T23:59", "inside": {}}
+        assert "out of range" in ask("POST", f"{at}/windows", body, 422)["detail"]
 
     def test_without_an_observer_its_fields_are_not_known(
         self, ask: Asking, at: str, server: Server, states: dict[int, Json]
