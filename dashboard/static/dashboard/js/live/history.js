@@ -13,7 +13,7 @@ export async function fetchJson(url) {
   const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
   if (answer.ok) return answer.json();
   const told = await answer.json().catch(() => ({}));
-  throw new Error(told.error ?? told.detail ?? (answer.status === 401 ? "log in again" : `the console answered ${answer.status}`));
+  throw new Error(answer.status === 401 ? "log in again" : told.detail ?? `the console answered ${answer.status}`);
 }
 
 // A merged iteration with the fields that single ones have; what it does not tell of is empty.
