@@ -43,6 +43,7 @@ class Lookout:
 
     states: States
     lease: Callable[[], Lease | None]  # of the alerts, while it is held
+    lost: Callable[[Lease], None]  # told when it does not count any more
     rules: list[Spec] = field(default_factory=list)
     tracks: Tracks = field(default_factory=Tracks)
     progress: dict[int, Progress] = field(default_factory=dict)
@@ -58,8 +59,9 @@ class Lookout:
         while True:
             try:
                 await self._round()
-            except claims.Lost:
-                pass  # it is about to be ended
+            except claims.Lost as lost:
+                if lost.lease is not None:
+                    self.lost(lost.lease)
             except Exception:
                 logger.exception("The alerts could not be evaluated; it goes on.")
             await asyncio.sleep(LOOK_S)

@@ -182,8 +182,7 @@ class Board:
             depth = count(mapping(self.parts["queue"]).get("depth"))
             told = "slots" not in self.missing
             self.figures.watch(now + self.clock_offset, depth, tokens=self._tells_work(), stalls=told)
-        why = "" if seen else self.health.text(now, None)
-        self.memory.look(now + self.clock_offset, why, self.parts, self.info, self.missing)
+        self.memory.look(now + self.clock_offset, self._why_unknown(now), self.parts, self.info, self.missing)
         rates = self.figures.rates(now + self.clock_offset)
         return {
             "seq": seq,
@@ -203,6 +202,12 @@ class Board:
             "marks": self.marks,
             "missing": self._missing(now, seen=seen),
         }
+
+    def _why_unknown(self, now: float) -> str:
+        """Why nothing is known of its work; "" where something is."""
+        if self.health.state not in SEEN:
+            return self.health.text(now, None)
+        return "" if self._tells_work() else text(self.missing["slots"])
 
     def _health(self, now: float) -> Json:
         shown = self.health.as_json(now, self.busy())

@@ -20,7 +20,11 @@ from scheduler_api.observer.models import ObserverClaim
 
 
 class Lost(Exception):
-    """Another observer has this now."""
+    """The lease, if there was one, does not count any more: another observer has this now, or nobody."""
+
+    def __init__(self, lease: Lease | None) -> None:
+        super().__init__(lease.what if lease is not None else "no lease")
+        self.lease = lease
 
 
 def enter(lease: Lease, *, after: Lease | None = None) -> bool:
@@ -53,7 +57,7 @@ def fenced(lease: Lease | None) -> Iterator[None]:
     """A transaction of the lease's holder. Raises Lost, with nothing written, for any other."""
     with transaction.atomic():
         if lease is None or _rows(lease).select_for_update().values_list("token").first() is None:
-            raise Lost(lease.what if lease is not None else "no lease")
+            raise Lost(lease)
         yield
 
 

@@ -69,6 +69,7 @@ class Keeper:
         try:
             await sync_to_async(_write)(self.server_id, minutes, lease)
         except claims.Lost:
+            self.publisher.leases.forget(lease)
             return  # another watches it; what was seen here of an unfinished minute goes
         except DatabaseError as error:
             memory.recorder.put_back(minutes)

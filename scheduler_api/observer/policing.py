@@ -42,6 +42,7 @@ class Policing:
 
     states: States
     lease: Callable[[int], Lease | None]  # of a server, while it is held
+    lost: Callable[[Lease], None]  # told of one that does not count any more
     settled: dict[int, Print] = field(default_factory=dict)
     news: dict[int, tuple[Print, float]] = field(default_factory=dict)
     memories: dict[int, guards.Memory] = field(default_factory=dict)
@@ -82,7 +83,9 @@ class Policing:
                 continue
             try:
                 await sync_to_async(_look)(server_id, state["policy"], found[1], self.lease(server_id))
-            except claims.Lost:
+            except claims.Lost as lost:
+                if lost.lease is not None:
+                    self.lost(lost.lease)
                 continue  # whoever watches it now looks itself
             self.settled[server_id] = found
         for kept in (self.settled, self.news):

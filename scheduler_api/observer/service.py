@@ -61,7 +61,7 @@ class Observer:
 
     async def run(self) -> None:
         """Until cancelled; then ends its tasks, and gives up what it watched."""
-        policies = asyncio.create_task(Policing(self._states, self._lease).run(), name="policies")
+        policies = asyncio.create_task(Policing(self._states, self._lease, self.publisher.leases.forget).run(), name="policies")
         holding = asyncio.create_task(self.holder.run(), name="leases")
         try:
             while True:
@@ -157,7 +157,7 @@ class Observer:
             self.lookout, self.alerting = None, []
         if not self.alerting and (leads or await self.holder.acquire(ALERTS)):
             overview = Overview(self._states, lambda: self.servers, self.publisher)
-            self.lookout = Lookout(overview.states, lambda: self.publisher.leases.lease(ALERTS))
+            self.lookout = Lookout(overview.states, lambda: self.publisher.leases.lease(ALERTS), self.publisher.leases.forget)
             named = {"alerts": self.lookout.run(), "what others watch": overview.run()}
             self.alerting = [asyncio.create_task(work, name=name) for name, work in named.items()]
 

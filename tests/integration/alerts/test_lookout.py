@@ -34,7 +34,7 @@ class Clock:
         return {self.server.pk: self.shown | {"t": self.now}}
 
     def lookout(self) -> Lookout:
-        return Lookout(self.states, lambda: self.lease)
+        return Lookout(self.states, lambda: self.lease, lambda _: None)
 
     async def go(self, lookout: Lookout, seconds: int) -> None:
         for _ in range(seconds):

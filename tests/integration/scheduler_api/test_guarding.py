@@ -60,7 +60,7 @@ async def test_it_is_tried_three_times_and_then_says_when_the_server_goes_back()
     await sync_to_async(rule)(Kind.GUARD_RAIL)
     shown = {guard.server_id: state(1000.0)}
     lease = await sync_to_async(claimed)(of_server(guard.server_id))
-    policing = Policing(lambda: shown, lambda _: lease)
+    policing = Policing(lambda: shown, lambda _: lease, lambda _: None)
     for now in (1000.0, 1001.0, 1000.0 + AGAIN_S, 1000.0 + 2 * AGAIN_S):
         shown[guard.server_id] = state(now)
         await policing.round(now)

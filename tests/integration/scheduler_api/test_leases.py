@@ -22,11 +22,12 @@ from scheduler_api import live
 from scheduler_api.alerts.kinds import Kind
 from scheduler_api.alerts.models import Alert
 from scheduler_api.models import Server
-from scheduler_api.observer import claims, holding, service
+from scheduler_api.observer import alerting, claims, holding, overview, policing, service
 from scheduler_api.observer.leases import ALERTS, Lease, Leases, Owner, lease_key, of_server
+from scheduler_api.observer.models import ObserverClaim
 from scheduler_api.observer.publisher import Publisher
 from scheduler_api.observer.service import Observer
-from scheduler_api.policies.models import PolicyDrift
+from scheduler_api.policies.models import PolicyDrift, PolicySeen
 from tests.conftest import point_at
 from tests.integration.scheduler_api.conftest import frames_of, register
 from tests.support.alerts import rule
@@ -45,6 +46,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "REGISTRY_S", 0.1)
     monkeypatch.setattr(holding, "ROUND_S", 0.1)
     monkeypatch.setattr(holding, "CALM_S", 0.3)
+    for looks in (alerting, overview, policing):
+        monkeypatch.setattr(looks, "READ_S" if looks is overview else "LOOK_S", 0.1)
 
 
 @dataclass
@@ -132,7 +135,7 @@ class StandsStill:
 
 async def test_never_are_two_writers_accepted(valkey: ValkeyProcess) -> None:
     """Holders that renew, die, stand still and write on under old leases: what Valkey took is in the order of tokens."""
-    draw, what, ends = random.Random(7), "server:1", time.monotonic() + 1.6
+    draw, what, ends = random.Random(7), "server:1", time.monotonic() + 0.9
     async with live.async_client(valkey.url) as client:
 
         async def holder(born: int) -> None:
@@ -214,13 +217,31 @@ async def test_one_that_stood_still_spoils_nothing_and_takes_part_again() -> Non
         server = await sync_to_async(register)("local", "engine", engine.url)
         async with frames_of(server) as frames, observing("b:2", 2) as second:
             await until(lambda: first.watches() == {server.pk} and told_by(server.pk) == "a:1")
-            first.stand_still(LEASE_S * 2.5)
+            first.stand_still(LEASE_S * 1.8)
             await until(lambda: second.watches() == {server.pk} and told_by(server.pk) == "b:2")
             await until(lambda: first.watches() == {server.pk} and not second.watches())
             await until(lambda: told_by(server.pk) == "a:1")
             numbers = [frame["seq"] for frame in frames]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each number was accepted once, in order"
         assert not await sync_to_async(PolicyDrift.objects.exists)(), "what changed hands is the same policy"
+
+
+async def test_an_observer_whose_claim_is_gone_from_the_database_enters_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a restore of the database, which keeps none."""
+    monkeypatch.setattr(policing, "GRACE_S", 0.1)
+    with running(FakeEngine()) as engine:
+        server = await sync_to_async(register)("local", "engine", engine.url)
+        row = ObserverClaim.objects.filter(what=of_server(server.pk))
+        async with observing("a:1", 1) as first:
+            await until(lambda: told_by(server.pk) == "a:1")
+            await sync_to_async(row.delete)()
+            engine.version += 1
+            engine.tell()
+            async with asyncio.timeout(8):
+                while (lease := first.lease(server)) is None or not await sync_to_async(claims.stands)(lease):
+                    await asyncio.sleep(0.05)
+                while not await PolicySeen.objects.filter(server=server, version=engine.version).aexists():
+                    await asyncio.sleep(0.05)
 
 
 async def test_alerts_are_one_observers_for_all_and_go_on_with_the_next() -> None:
