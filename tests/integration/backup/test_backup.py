@@ -1,17 +1,12 @@
-"""manage.py backup and restore on a real SQLite file: there and back, and whatever is wrong changes nothing."""
+"""manage.py backup and restore on a real SQLite file: there and back."""
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import sqlite3
 import stat
-import subprocess
-import sys
 import tarfile
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from io import StringIO
 from itertools import count
@@ -24,7 +19,7 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from dashboard.backup import archive, sqlite
+from dashboard.backup import sqlite
 from scheduler_api import audit
 from scheduler_api.alerts import outbox
 from scheduler_api.alerts.models import Delivery, Outcome
@@ -33,70 +28,8 @@ from scheduler_api.audit.chain import Head
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.models import Server
 from scheduler_api.observer.models import ObserverClaim
+from tests.integration.backup.steps import made, names_in, restored
 from workers.models import Run, RunState, Sample
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def made(var: Path, *options: str) -> Path:
-    target = var.parent / "console.tar.gz"
-    call_command("backup", str(target), *options, stdout=StringIO())
-    return target
-
-
-def restored(file: Path, *options: str) -> str:
-    out = StringIO()
-    call_command("restore", str(file), *options, stdout=out)
-    return out.getvalue()
-
-
-def refused(file: Path, *options: str) -> str:
-    """The sentence of a restore that must change nothing."""
-    before = content(sqlite.database())
-    with pytest.raises(CommandError) as refusal:
-        restored(file, *options)
-    assert content(sqlite.database()) == before
-    assert [path.name for path in sqlite.database().parent.glob("*before_restore*")] == []
-    assert [path.name for path in sqlite.database().parent.glob(".re*")] == [], "nothing is left lying about"
-    return str(refusal.value)
-
-
-def content(path: Path) -> list[str]:
-    connection.close()
-    with closing(sqlite3.connect(path)) as database:
-        return list(database.iterdump())
-
-
-def names_in(file: Path) -> list[str]:
-    with tarfile.open(file) as tar:
-        return tar.getnames()
-
-
-def remade(file: Path, change: Callable[[dict[str, bytes]], None], extra: tuple[tarfile.TarInfo, ...] = ()) -> Path:
-    """The same backup with its members changed, as somebody with an editor would leave it."""
-    with tarfile.open(file) as tar:
-        members = {name: tar.extractfile(name).read() for name in tar.getnames()}  # type: ignore[union-attr]
-    change(members)
-    target = file.with_name("changed.tar.gz")
-    with tarfile.open(target, "w:gz") as tar:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-        for info in extra:
-            tar.addfile(info)
-    return target
-
-
-def with_manifest(members: dict[str, bytes], **change: object) -> None:
-    """The manifest says so, and the sums fit."""
-    told = json.loads(members[archive.MANIFEST]) | change
-    sums = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()}
-    told["members"] = {name: each for name, each in sums.items() if name != archive.MANIFEST}
-    members[archive.MANIFEST] = json.dumps(told).encode()
-
-
-# -- there and back -------------------------------------------------------------------------------------------------------
 
 
 def test_everything_comes_back_and_what_came_later_lies_beside(filled: Path, settings: Settings) -> None:
@@ -213,99 +146,3 @@ def test_a_fresh_host_has_no_old_database(filled: Path) -> None:
     said = restored(file)
     assert "is kept" not in said
     assert Sample.objects.count() == 40
-
-
-# -- what is refused ------------------------------------------------------------------------------------------------------
-
-
-def test_a_torn_file_changes_nothing(filled: Path) -> None:
-    file = made(filled)
-    whole = file.read_bytes()
-    for length in (0, 30, len(whole) // 2, len(whole) - 200):
-        file.write_bytes(whole[:length])
-        assert "torn" in refused(file) or "no backup" in refused(file), length
-    file.write_bytes(b"not a tar file at all" * 100)
-    assert "is torn or is no backup" in refused(file)
-    assert "cannot be read" in refused(file.with_name("none.tar.gz"))
-
-
-def test_a_changed_member_is_noticed(filled: Path) -> None:
-    file = made(filled)
-
-    def edit(members: dict[str, bytes]) -> None:
-        members["database.sqlite3"] = members["database.sqlite3"].replace(b"atlas", b"btlas")
-
-    assert "was changed" in refused(remade(file, edit))
-    assert "was changed" in refused(remade(file, lambda members: members.update({"scenario-files/more.csv": b"x"})))
-
-    def lose(members: dict[str, bytes]) -> None:
-        del members["scenario-files/mine.csv"]
-
-    assert "is missing" in refused(remade(file, lose))
-
-
-@pytest.mark.parametrize(
-    "name", ["../escaped", "/tmp/escaped", "scenario-files/../../escaped", "scenario-files/a/b", "settings.py"]
-)
-def test_a_member_that_does_not_belong_there_is_refused(filled: Path, name: str) -> None:
-    def add(members: dict[str, bytes]) -> None:
-        members[name] = b"x"
-        with_manifest(members)
-
-    assert "does not belong" in refused(remade(made(filled), add))
-    assert not list(filled.parent.rglob("*escaped*"))
-
-
-def test_a_link_is_refused(filled: Path) -> None:
-    link = tarfile.TarInfo("credential_key")
-    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-    assert "does not belong" in refused(remade(made(filled), lambda members: None, (link,)))
-
-
-def test_a_newer_schema_is_refused_in_a_sentence(filled: Path) -> None:
-    def newer(members: dict[str, bytes]) -> None:
-        told = json.loads(members[archive.MANIFEST])
-        with_manifest(members, version="9.0", migrations=told["migrations"] | {"scheduler_api": "0999_tomorrow"})
-
-    said = refused(remade(made(filled), newer))
-    assert said == (
-        "This backup was made by a newer Slotboard (9.0; scheduler_api 0999_tomorrow is not known here): update this one first."
-    )
-    assert "newer Slotboard" in refused(remade(made(filled, "--overwrite"), lambda members: with_manifest(members, format=2)))
-
-
-def test_a_broken_trail_is_restored_only_when_forced(filled: Path) -> None:
-    guards.lift(connection)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE scheduler_api_auditentry SET why = 'nothing' WHERE seq = 2")
-    guards.install(connection)
-    file = made(filled)
-    assert "broken at row 2" in refused(file)
-    assert "BROKEN at row 2" in restored(file, "--force")
-
-
-def test_it_waits_for_nobody_who_runs(filled: Path) -> None:
-    """Another process of the installation holds its lock; its end gives it back, however it ended."""
-    file = made(filled)
-    program = (
-        "import os, sys, time; os.environ['DJANGO_SETTINGS_MODULE'] = 'dashboard.settings'\n"
-        "from scheduler_api import processes; processes.hold('observer'); print('held', flush=True); time.sleep(60)"
-    )
-    environment = {"PATH": "/usr/bin", "SLOTBOARD_VAR_DIR": str(filled)}
-    other = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
-    try:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        assert f"observer (pid {other.pid} on" in refused(file)
-    finally:
-        other.kill()
-        other.communicate()
-    assert "restored the backup" in restored(file)
-
-
-def test_an_open_database_is_noticed_too(filled: Path) -> None:
-    file = made(filled)
-    with closing(sqlite3.connect(sqlite.database())) as other:
-        other.execute("SELECT count(*) FROM workers_run").fetchone()
-        assert "Another process has" in refused(file)
-        assert "restored the backup" in restored(file, "--force")

@@ -23,7 +23,7 @@ from scheduler_api.audit import guards, selectors
 from scheduler_api.audit.chain import Head
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.models import PolicyChange, Server
-from tests.integration.backup.test_backup import made, restored
+from tests.integration.backup.steps import made, restored
 from workers.models import Block, Run, Sample
 
 DUMP = Path(__file__).resolve().parents[2] / "support" / "first_release.sql"
