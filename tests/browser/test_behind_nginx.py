@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.conftest import sign_in
 from tests.support.nginx import PREFIX, nginx
 from tests.support.stack import free_port, start_stack
+from tests.support.stub_servers import unused_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -31,7 +32,19 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stack.stop()
 
 
-def test_pages_forms_and_the_feed_work_under_a_path(address: str, chromium: Browser) -> None:
+def test_a_console_that_is_away_is_said_in_words_and_the_page_comes_back_by_itself(tmp_path: Path, chromium: Browser) -> None:
+    with nginx(tmp_path, unused_port()) as address:
+        page = chromium.new_page(viewport={"width": 390, "height": 844})
+        answer = page.goto(f"{address}/servers/1/")
+        assert answer is not None
+        assert (answer.status, answer.headers["retry-after"]) == (502, "5")
+        expect(page.get_by_role("heading")).to_have_text("The console does not answer")
+        expect(page.get_by_text("Inference servers are not affected")).to_be_visible()
+        assert page.locator("meta[http-equiv=refresh]").get_attribute("content") == "5"
+        page.close()
+
+
+def test_case_32_pages_forms_and_the_feed_work_under_a_path(address: str, chromium: Browser) -> None:
     context = chromium.new_context(viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(15_000)
     page = context.new_page()
