@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 WAITED = re.compile(r"^Slot 1 (waiting|queued) ")
 
 
-def test_who_was_in_the_way_is_told_from_the_lanes(page: Page, stack: Stack) -> None:
+def test_case_31_who_was_in_the_way_is_told_from_the_lanes_also_after_a_reload(page: Page, stack: Stack) -> None:
     open_server(page)
     cold = Background(stack.engine, {"prompt": tokens(14000), "n_predict": 1, "id_slot": 0}, "long-doc")
     expect(page.locator("tr[data-slot='0']")).to_contain_text("prompt")

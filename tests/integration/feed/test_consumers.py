@@ -106,7 +106,7 @@ async def test_a_frame_older_than_the_snapshot_is_not_sent(server: Server, cooki
             assert (await browser.next_json())["seq"] == 6
 
 
-async def test_a_lost_frame_leads_to_a_snapshot(server: Server, cookie: str, valkey: ValkeyProcess) -> None:
+async def test_case_29_a_lost_frame_leads_to_a_snapshot(server: Server, cookie: str, valkey: ValkeyProcess) -> None:
     async with observer() as writes:
         await writes.write(server.pk, state(5), None)
         async with socket(server.pk, cookie) as browser:
@@ -159,7 +159,9 @@ async def test_more_than_six_silent_seconds_do_not_break_the_feed(server: Server
             assert (await browser.next_json(timeout=2))["seq"] == 6
 
 
-async def test_a_slow_browser_delays_nobody_and_gets_a_snapshot(server: Server, cookie: str, valkey: ValkeyProcess) -> None:
+async def test_case_29_a_slow_browser_delays_nobody_and_gets_a_snapshot(
+    server: Server, cookie: str, valkey: ValkeyProcess
+) -> None:
     last = 5 + 10 * OUTBOX
     async with observer() as writes, socket(server.pk, cookie) as slow, socket(server.pk, cookie) as fast:
         assert (await slow.next_json())["type"] == (await fast.next_json())["type"] == "stale"

@@ -170,7 +170,7 @@ def test_a_dead_valkey_reads_as_nothing_kept(monkeypatch: pytest.MonkeyPatch) ->
     assert detail.read(ID, T, T + 5).as_json()["oldest"] is None
 
 
-def test_a_range_with_more_is_merged_and_its_tokens_are_all_there() -> None:
+def test_case_30_a_range_with_more_is_merged_and_its_tokens_are_all_there() -> None:
     write(*(chunk(T + n, T + n + 1, 1000, n * 1000) for n in range(30)))
     begin = time.perf_counter()
     found = detail.read(ID, T, T + 31)

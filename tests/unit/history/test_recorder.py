@@ -101,7 +101,7 @@ def busy_second(second: int, slots: list[dict[str, Any]]) -> Iterator[tuple[floa
         yield t + 0.2, told, [task]
 
 
-def test_a_thousand_iterations_a_second_stay_within_bounds(record_property: Callable[[str, object], None]) -> None:
+def test_case_30_a_thousand_iterations_a_second_stay_within_bounds(record_property: Callable[[str, object], None]) -> None:
     """Three simulated minutes on four slots: what is remembered does not grow after the first, nor does a chunk or an update."""
     slots = [engine_slot(n, state="generating", task=n, submitted_at=START, client=f"c{n}") for n in range(4)]
     recorder, spent, sizes = Recorder(), [], []
