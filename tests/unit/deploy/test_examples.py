@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from django.test import Client
 from honcho.environ import parse_procfile
+from pytest_django.fixtures import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEMD = ROOT / "docs/examples/systemd"
@@ -171,3 +173,16 @@ def test_the_image_holds_what_its_commands_need_and_no_secret() -> None:
     assert "--require-hashes" in next(line for line in lines if "uv pip install" in line)
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert set(allowed) == copied
+
+
+def test_health_is_told_to_whoever_asks_by_address(client: Client, settings: Settings) -> None:
+    """As the health check of the container does, whatever name the console has for people."""
+    settings.ALLOWED_HOSTS = ["ops.example.org"]
+    settings.SECURE_SSL_REDIRECT = True
+    asked = compose()["services"]["web"]["healthcheck"]["test"][-1]
+    path = re.search(r"http://127\.0\.0\.1:8000(/\S+)'", asked)
+    assert path is not None
+    response = client.get(path[1], headers={"host": "10.4.0.9:8000"})
+    assert (response.status_code, response.content) == (200, b"ok")
+    assert response.headers["Cache-Control"] == "private, no-cache"
+    assert client.get("/login/", headers={"host": "10.4.0.9:8000"}, secure=True).status_code == 400
