@@ -203,6 +203,8 @@ def _rates(told: State) -> str:
 def _policy(state: State | None, seen: bool) -> str:
     policy = (state or {}).get("policy")
     if not policy:
+        if state and (state.get("info") or {}).get("backend") == "openai":
+            return "no policy told"
         return "policy fixed at start" if state and not (state.get("switching") or {}).get("can") else "policy unknown"
     effective = policy["effective"]
     shown = ", ".join(first_view.words(effective[name]) for name in ("prefill_order", "phase") if name in effective)

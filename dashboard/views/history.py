@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from dashboard.charts import history as charts
 from dashboard.charts.base import Figure
 from dashboard.csp import CHARTS
+from dashboard.present import State
 from dashboard.views.servers import server_context
 from scheduler_api import selectors
 from scheduler_api.history import store
@@ -59,6 +60,13 @@ def zone() -> ZoneInfo:
     return ZoneInfo(timezone.get_current_timezone_name())
 
 
+def _untold(state: State | None) -> str:
+    """Why nothing of its work is ever told by a server that answers; "" where something is."""
+    if state is None or state["health"]["state"] != "up" or state["figures"].get("gen_tps") is not None:
+        return ""
+    return str((state.get("missing") or {}).get("slots") or "")
+
+
 @require_safe
 @csp_override(CHARTS)
 def show(request: HttpRequest, pk: int) -> HttpResponse:
@@ -74,6 +82,7 @@ def show(request: HttpRequest, pk: int) -> HttpResponse:
         "panels": [{"panel": panel, "id": f"fig-{panel.key}", "figure": figure} for panel, figure in drawn if _known(figure)],
         "unknown": [panel.title for panel, figure in drawn if not _known(figure)],
         "any": bool(found["points"]),
+        "untold": _untold(state),
         "range": charts.span_words(t_from, t_to, zone()),
         "zone": zone().key,
         "last": last,

@@ -37,6 +37,7 @@ async def test_it_is_up_or_not_and_every_missing_part_says_why(monkeypatch: pyte
             assert all(state["figures"][name] is None for name in ("prompt_tps", "gen_tps", "worst_stall_s"))
             series = [state["figures"][f"{name}_series"] for name in ("prompt", "gen", "queue", "stall")]
             assert {value for points in series for _, value in points} == {None}  # never zero
+            assert state["fairness"] is None
             other.models = [{"id": "large", "max_model_len": 4096}]
             state = await watching.until(server, lambda state: "model" not in state["missing"])
             assert state["info"]["n_ctx_slot"] == 4096

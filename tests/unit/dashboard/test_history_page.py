@@ -140,6 +140,16 @@ def test_a_server_of_which_nothing_is_kept_says_what_will_appear(viewer_client: 
     assert "plotly" not in text
 
 
+def test_a_server_that_tells_of_no_work_has_no_history_of_zeros(
+    viewer_client: Client, shown: Show, states: dict[int, Json]
+) -> None:
+    server = shown("idle")
+    figures = states[server.pk]["figures"] | {"prompt_tps": None, "gen_tps": None}
+    states[server.pk] |= {"figures": figures, "missing": {"slots": "The OpenAI-compatible interface does not tell of slots."}}
+    text = viewer_client.get(reverse("server-history", args=[server.pk])).text
+    assert "it does not tell of its work. The OpenAI-compatible interface does not tell of slots." in text
+
+
 def test_a_short_recent_range_leads_to_its_full_detail(viewer_client: Client, shown: Show) -> None:
     server = shown("busy")
     now = timezone.now().timestamp()

@@ -120,14 +120,14 @@ GIVEN = {"name": "forge", "base_url": "http://127.0.0.1:9", "kind": "auto", "api
 def test_an_admin_registers_a_server(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def register(name: str, base_url: str, kind: str, api_key: str, by: Any, *, quiet: bool) -> Server:
-        asked.append((name, base_url, kind, api_key, by.get_username(), quiet))
+    def register(name: str, base_url: str, kind: str, api_key: str, by: Any, *, quiet: bool, model: str) -> Server:
+        asked.append((name, base_url, kind, api_key, by.get_username(), quiet, model))
         return Server.objects.create(name=name, kind="engine", base_url=base_url, enabled=False)
 
     monkeypatch.setattr(servers, "register", register)
-    response = admin_client.post(reverse("server-add"), GIVEN | {"quiet": "on"})
+    response = admin_client.post(reverse("server-add"), GIVEN | {"quiet": "on", "model": "large"})
     assert response.headers["Location"] == reverse("server", args=[Server.objects.get().pk])
-    assert asked == [("forge", "http://127.0.0.1:9", "auto", "secret", "ada", True)]
+    assert asked == [("forge", "http://127.0.0.1:9", "auto", "secret", "ada", True, "large")]
 
 
 @pytest.mark.parametrize(
