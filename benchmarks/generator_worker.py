@@ -25,7 +25,7 @@ from workers.load.http import Wire
 from workers.load.plan import make_plan
 from workers.load.planned import Plan, Scaling
 from workers.load.runner import Load, Runner
-from workers.load.shards import part
+from workers.load.shards import share
 from workers.scenarios.streams import LoadScenario
 
 MOST_REQUESTS = 4000  # a second, planned for a closed loop: more than one process can send
@@ -49,7 +49,7 @@ async def run(url: str, planned: Plan) -> Load:
 
 
 def main(url: str, kind: str, amount: str, seconds: str, shard: str = "0", count: str = "1") -> None:
-    load = uvloop.run(run(url, part(plan(kind, float(amount), float(seconds)), int(shard), int(count))))
+    load = uvloop.run(run(url, share(plan(kind, float(amount), float(seconds)), int(shard), int(count)).plan))
     sent = [record for record in load.records if record.answer.outcome != "skipped"]
     failed = [record.answer.error for record in sent if record.answer.outcome != "ok"]
     if failed:

@@ -162,11 +162,7 @@ def test_the_console_waits_for_its_tables_in_containers_too() -> None:
 def test_the_image_holds_what_its_commands_need_and_no_secret() -> None:
     lines = (CONTAINER / "Containerfile").read_text().replace("\\\n", " ").splitlines()
     copied = {word for line in lines if line.startswith("COPY") and "--from" not in line for word in line.split()[1:-1]}
-    sources = {path.name for path in ROOT.iterdir() if path.is_dir() and any(path.glob("*.py"))} - {
-        "tests",
-        "benchmarks",
-        "slotboard_client",
-    }
+    sources = {path.name for path in ROOT.iterdir() if path.is_dir() and any(path.glob("*.py"))} - {"tests", "benchmarks"}
     assert {"manage.py", "requirements.lock", "pyproject.toml", "templates", *sources} <= copied
     assert all((ROOT / name).exists() for name in copied)
     assert [line.split()[1] for line in lines if line.startswith("USER")] == ["slotboard"]
