@@ -18,9 +18,9 @@ from scheduler_api.health import Health, HealthRecord, Standstill
 from scheduler_api.kinds.base import Condition, Reading, Report
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, items, mapping, text, whole
-from scheduler_api.kinds.llama_state import NEVER_TOLD, WHY_NOT, NotServing, check, json_of
+from scheduler_api.kinds.llama_state import NEVER_TOLD, WHY_NOT, check, json_of
 from scheduler_api.kinds.meter import Meter
-from scheduler_api.kinds.polling import Due, Poller
+from scheduler_api.kinds.polling import Due, NotServing, Poller
 from scheduler_api.kinds.units import unit
 
 MODELS_EVERY_S = 2.0

@@ -11,16 +11,15 @@ from time import monotonic, time
 import httpx2
 
 from scheduler_api import wire
-from scheduler_api.kinds.base import Reading, Report
+from scheduler_api.kinds.base import Report
 from scheduler_api.kinds.llama_router import RouterWatch
-from scheduler_api.kinds.llama_state import IsRouter, LlamaReader, NotServing
-from scheduler_api.kinds.polling import SILENT_AFTER_S, Due, Pace, Poller, Read, condition_of_failure
+from scheduler_api.kinds.llama_state import IsRouter, LlamaReader
+from scheduler_api.kinds.polling import LONGEST_PAUSE_S, SILENT_AFTER_S, Due, Pace, Poller, Read, again
 from scheduler_api.targets import Target
 
 #: A busy server answers when its batch is done, which can take many minutes: giving up would only pile up requests there.
 LONGEST_WAIT_S = 3600.0
 IDLE_GAP_S = 1.0
-LONGEST_PAUSE_S = 5.0
 PROPS_EVERY_S = 30.0
 METRICS_EVERY_S = 1.0
 #: A router's models are asked side by side, each over a connection of its own.
@@ -94,12 +93,12 @@ class LlamaServerKind:
                 poller=model.poller,
                 key_given=bool(target.api_key),
                 clock=self.clock,
-                watch_model=lambda query, gently: self._again(
-                    self._model(client, target, pace, quiet=gently, query=query).serving
+                watch_model=lambda query, gently: again(
+                    self._model(client, target, pace, quiet=gently, query=query).serving, self.first_pause_s, self.longest_pause_s
                 ),
                 quiet=quiet,
             )
-            async for report in self._again(lambda: self._serving(model, router)):
+            async for report in again(lambda: self._serving(model, router), self.first_pause_s, self.longest_pause_s):
                 yield report
 
     def _model(self, client: httpx2.AsyncClient, target: Target, pace: Pace, *, quiet: bool, query: str = "") -> ModelWatch:
@@ -118,19 +117,3 @@ class LlamaServerKind:
             async with aclosing(router.serving(model.reader.info)) as reports:
                 async for report in reports:
                     yield report
-
-    async def _again(self, serving: Callable[[], AsyncGenerator[Report, None]]) -> AsyncGenerator[Report, None]:
-        """Begins anew whenever it goes wrong, with growing pauses, and tells what went wrong."""
-        pause = self.first_pause_s
-        while True:
-            try:
-                async with aclosing(serving()) as reports:
-                    async for report in reports:
-                        pause = self.first_pause_s if isinstance(report, Reading) else pause
-                        yield report
-            except wire.NoAnswer as failure:
-                yield condition_of_failure(failure)
-            except NotServing as stop:
-                yield stop.condition
-            await asyncio.sleep(pause)
-            pause = min(self.longest_pause_s, pause * 2)

@@ -14,6 +14,7 @@ from scheduler_api.kinds.fields import Json, count, mapping, text
 from scheduler_api.kinds.llama_ledger import Ledger
 from scheduler_api.kinds.llama_metrics import Metrics, parse_metrics
 from scheduler_api.kinds.llama_slots import SlotTracker, parse_slots, shape_of
+from scheduler_api.kinds.polling import NotServing, check_welcome
 from scheduler_api.wire import Answer
 
 WHY_NOT = "This server cannot switch policies: it is a stock llama-server, whose order and phases are compiled in."
@@ -38,20 +39,11 @@ KEPT_AWAKE_BY_METRICS = (
     "Builds of this age take /metrics as use, so watching keeps this server awake; update it, or register it as quiet."
 )
 ASLEEP = "The model is asleep; watching does not wake it."
-REDIRECTS = "Redirects are not followed; register the final address."
 LONGEST_IDLE_GAP_S = 600
 #: Builds from here on (September 2026) answer /metrics without counting it as use; in earlier ones it wakes a sleeping model.
 METRICS_FREE_SINCE = 10_900
 MOMENT_S = 2.5
 _BUILD = re.compile(r"b(\d+)")
-
-
-class NotServing(Exception):
-    """The server answered, and what it said ends this round of polling."""
-
-    def __init__(self, condition: Condition) -> None:
-        super().__init__(condition.reason)
-        self.condition = condition
 
 
 class IsRouter(Exception):
@@ -64,15 +56,11 @@ def _is_off(answer: Answer) -> bool:
 
 def check(answer: Answer, *, key_given: bool) -> None:
     """Raises NotServing for an answer that tells of the server as a whole."""
-    if answer.status in (401, 403):
-        reason = "Key not accepted" if key_given else "Key needed"
-        raise NotServing(Condition(Health.UNAUTHORISED, reason, answer.error_message()))
+    check_welcome(answer, key_given=key_given)
     if answer.status == 503:
         raise NotServing(Condition(Health.LOADING, "", answer.error_message()))
     if answer.status >= 500 and not _is_off(answer):
         raise NotServing(Condition(Health.DOWN, f"answers {answer.status}", answer.error_message()))
-    if 300 <= answer.status < 400:
-        raise NotServing(Condition(Health.DOWN, "redirects elsewhere", REDIRECTS))
 
 
 @dataclass(slots=True)

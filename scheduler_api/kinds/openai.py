@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from time import time
 
 from scheduler_api import wire
-from scheduler_api.kinds.base import Reading, Report
-from scheduler_api.kinds.llama_state import NotServing
+from scheduler_api.kinds.base import Report
 from scheduler_api.kinds.openai_state import OpenAiReader
-from scheduler_api.kinds.polling import SILENT_AFTER_S, Pace, Poller, condition_of_failure
+from scheduler_api.kinds.polling import SILENT_AFTER_S, Pace, Poller, again
 from scheduler_api.targets import Target
 
 LOOK_EVERY_S = 10.0
 QUIET_EVERY_S = 60.0
 LIMITED_FACTOR = 6.0  # how much more seldom a server is asked that refuses to be asked so often
 LONGEST_WAIT_S = 120.0
-LONGEST_PAUSE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -35,21 +33,10 @@ class OpenAiKind:
     async def watch(self, target: Target, *, quiet: bool) -> AsyncGenerator[Report, None]:
         reader = OpenAiReader(key_given=bool(target.api_key), wanted=self.model)
         every_s = QUIET_EVERY_S if quiet else self.look_every_s
-        pause = self.first_pause_s
         async with wire.async_client(target, LONGEST_WAIT_S) as client:
             poller = Poller(client, target.base_url, Pace(), LONGEST_WAIT_S, self.silent_after_s)
-            while True:
-                try:
-                    async with aclosing(self._serving(poller, reader, every_s)) as reports:
-                        async for report in reports:
-                            pause = self.first_pause_s if isinstance(report, Reading) else pause
-                            yield report
-                except wire.NoAnswer as failure:
-                    yield condition_of_failure(failure)
-                except NotServing as stop:
-                    yield stop.condition
-                await asyncio.sleep(pause)
-                pause = min(LONGEST_PAUSE_S, pause * 2)
+            async for report in again(lambda: self._serving(poller, reader, every_s), self.first_pause_s):
+                yield report
 
     async def _serving(self, poller: Poller, reader: OpenAiReader, every_s: float) -> AsyncGenerator[Report, None]:
         """Until something goes wrong. Raises NoAnswer or NotServing."""

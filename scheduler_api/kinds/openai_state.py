@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from scheduler_api.health import Health
 from scheduler_api.kinds.base import Condition, Reading
 from scheduler_api.kinds.fields import Json, count, items, mapping, text
-from scheduler_api.kinds.llama_state import REDIRECTS, NotServing
+from scheduler_api.kinds.polling import NotServing, check_welcome
 from scheduler_api.wire import Answer
 
 WHY_NOT = "This server cannot switch policies: the OpenAI-compatible interface has none."
@@ -38,15 +38,11 @@ TOO_OFTEN = 429
 
 def check(answer: Answer, *, key_given: bool) -> None:
     """Raises NotServing for an answer that tells of the server as a whole."""
-    if answer.status in (401, 403):
-        reason = "Key not accepted" if key_given else "Key needed"
-        raise NotServing(Condition(Health.UNAUTHORISED, reason, answer.error_message()))
+    check_welcome(answer, key_given=key_given)
     if answer.status == 503:
         raise NotServing(Condition(Health.LOADING, "Not ready yet", answer.error_message()))
     if answer.status >= 500 and answer.status not in _NO_SUCH_PATH:
         raise NotServing(Condition(Health.DOWN, f"answers {answer.status}", answer.error_message()))
-    if 300 <= answer.status < 400:
-        raise NotServing(Condition(Health.DOWN, "redirects elsewhere", REDIRECTS))
 
 
 def listed(answer: Answer) -> list[Json] | None:

@@ -12,12 +12,22 @@ import httpx2
 
 from scheduler_api import wire
 from scheduler_api.health import Health
-from scheduler_api.kinds.base import Condition, Report
+from scheduler_api.kinds.base import Condition, Reading, Report
 
 type Read = Callable[[wire.Answer, float], None]
 
 LEAST_GAP_S = 0.25
 SILENT_AFTER_S = 5.0
+LONGEST_PAUSE_S = 5.0
+REDIRECTS = "Redirects are not followed; register the final address."
+
+
+class NotServing(Exception):
+    """The server answered, and what it said ends this round of polling."""
+
+    def __init__(self, condition: Condition) -> None:
+        super().__init__(condition.reason)
+        self.condition = condition
 
 
 @dataclass(slots=True)
@@ -98,3 +108,33 @@ def condition_of_failure(failure: wire.NoAnswer) -> Condition:
     """Connected but no answer is a busy server; anything else is one that is down."""
     silent = failure.failure == "timeout" and failure.text == wire.LATE
     return Condition(Health.SILENT if silent else Health.DOWN, "" if silent else failure.text, seen=False)
+
+
+def check_welcome(answer: wire.Answer, *, key_given: bool) -> None:
+    """Raises NotServing for an answer that sends the observer away."""
+    if answer.status in (401, 403):
+        reason = "Key not accepted" if key_given else "Key needed"
+        raise NotServing(Condition(Health.UNAUTHORISED, reason, answer.error_message()))
+    if 300 <= answer.status < 400:
+        raise NotServing(Condition(Health.DOWN, "redirects elsewhere", REDIRECTS))
+
+
+async def again(
+    serving: Callable[[], AsyncGenerator[Report, None]],
+    first_pause_s: float,
+    longest_pause_s: float = LONGEST_PAUSE_S,
+) -> AsyncGenerator[Report, None]:
+    """Begins anew whenever it goes wrong (NoAnswer, NotServing), with growing pauses, and tells what went wrong."""
+    pause = first_pause_s
+    while True:
+        try:
+            async with aclosing(serving()) as reports:
+                async for report in reports:
+                    pause = first_pause_s if isinstance(report, Reading) else pause
+                    yield report
+        except wire.NoAnswer as failure:
+            yield condition_of_failure(failure)
+        except NotServing as stop:
+            yield stop.condition
+        await asyncio.sleep(pause)
+        pause = min(longest_pause_s, pause * 2)

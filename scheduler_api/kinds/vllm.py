@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from time import monotonic, time
 
 from scheduler_api import wire
-from scheduler_api.kinds.base import Reading, Report
-from scheduler_api.kinds.llama_state import NotServing
-from scheduler_api.kinds.polling import SILENT_AFTER_S, Due, Pace, Poller, condition_of_failure
+from scheduler_api.kinds.base import Report
+from scheduler_api.kinds.polling import SILENT_AFTER_S, Due, Pace, Poller, again
 from scheduler_api.kinds.vllm_state import VllmReader
 from scheduler_api.targets import Target
 
@@ -19,7 +18,6 @@ METRICS_EVERY_S = 1.0
 HEALTH_EVERY_S = 10.0
 NAMES_EVERY_S = 60.0
 LONGEST_WAIT_S = 120.0
-LONGEST_PAUSE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -33,21 +31,10 @@ class VllmKind:
 
     async def watch(self, target: Target, *, quiet: bool) -> AsyncGenerator[Report, None]:
         reader = VllmReader(key_given=bool(target.api_key))
-        pause = self.first_pause_s
         async with wire.async_client(target, LONGEST_WAIT_S) as client:
             poller = Poller(client, target.base_url, Pace(), LONGEST_WAIT_S, self.silent_after_s)
-            while True:
-                try:
-                    async with aclosing(self._serving(poller, reader)) as reports:
-                        async for report in reports:
-                            pause = self.first_pause_s if isinstance(report, Reading) else pause
-                            yield report
-                except wire.NoAnswer as failure:
-                    yield condition_of_failure(failure)
-                except NotServing as stop:
-                    yield stop.condition
-                await asyncio.sleep(pause)
-                pause = min(LONGEST_PAUSE_S, pause * 2)
+            async for report in again(lambda: self._serving(poller, reader), self.first_pause_s):
+                yield report
 
     async def _serving(self, poller: Poller, reader: VllmReader) -> AsyncGenerator[Report, None]:
         """Until something goes wrong. Raises NoAnswer or NotServing."""

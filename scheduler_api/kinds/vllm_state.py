@@ -10,8 +10,8 @@ from scheduler_api.kinds.base import Condition, Reading
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, count, items, mapping, text
 from scheduler_api.kinds.histogram import WINDOW_S, Window
-from scheduler_api.kinds.llama_state import REDIRECTS, NotServing
 from scheduler_api.kinds.meter import Meter
+from scheduler_api.kinds.polling import NotServing, check_welcome
 from scheduler_api.kinds.units import unit
 from scheduler_api.kinds.vllm_metrics import EngineMetrics, VllmMetrics, looks_like, parse
 from scheduler_api.wire import Answer
@@ -98,14 +98,10 @@ def _why(name: str, told: EngineMetrics) -> str:
 
 def check(answer: Answer, *, key_given: bool) -> None:
     """Raises NotServing for an answer that tells of the server as a whole."""
-    if answer.status in (401, 403):
-        reason = "Key not accepted" if key_given else "Key needed"
-        raise NotServing(Condition(Health.UNAUTHORISED, reason, answer.error_message()))
+    check_welcome(answer, key_given=key_given)
     if answer.status >= 500:
         detail = "its engine died" if answer.status == 503 else answer.error_message()
         raise NotServing(Condition(Health.DOWN, f"answers {answer.status}", detail))
-    if 300 <= answer.status < 400:
-        raise NotServing(Condition(Health.DOWN, "redirects elsewhere", REDIRECTS))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ import pytest
 
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.llama_ledger import Ledger
-from scheduler_api.kinds.llama_state import KEPT_AWAKE_BY_METRICS, METRICS_OFF, SLOTS_OFF, IsRouter, LlamaReader, NotServing
+from scheduler_api.kinds.llama_state import KEPT_AWAKE_BY_METRICS, METRICS_OFF, SLOTS_OFF, IsRouter, LlamaReader
+from scheduler_api.kinds.polling import NotServing
 from scheduler_api.wire import Answer
 from tests.support.stub_servers import IDLE_SLOT, LOADING, busy_slot
 
