@@ -218,6 +218,7 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "dashboard.staticfiles.PlotlyFinder",
 ]
+SERVESTATIC_KEEP_ONLY_HASHED_FILES = True  # pages name no others, and compressing Plotly takes seconds
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "dashboard.staticfiles.ModuleManifestStorage"},

@@ -6,17 +6,31 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import brotli
 import plotly
 from django.contrib.staticfiles.finders import BaseFinder
 from django.core.files.storage import FileSystemStorage
+from servestatic.compress import Compressor
 from servestatic.storage import CompressedManifestStaticFilesStorage
 
 PLOTLY = "vendor/plotly.min.js"
 
 
+BROTLI_QUALITY = 9  # of Plotly's 4.7 MB, 11 leaves a tenth less and takes ten seconds instead of half a one
+
+
+class QuickCompressor(Compressor):  # type: ignore[misc]  # servestatic has no types
+    @staticmethod
+    def compress_brotli(data: bytes) -> bytes:
+        return bytes(brotli.compress(data, quality=BROTLI_QUALITY))
+
+
 class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # servestatic has no types
     support_js_module_import_aggregation = True  # ES modules import each other by relative path: rewrite those too
     manifest_strict = True
+
+    def create_compressor(self, **kwargs: Any) -> Compressor:
+        return QuickCompressor(**kwargs)
 
 
 class PlotlyFinder(BaseFinder):
