@@ -105,13 +105,22 @@ api_problems.handle(api)
 
 HEALTH = {"state": "up", "text": "Serving", "detail": "", "since": 1764500000.0, "seen_at": 1764500100.2}
 STATE = {"seq": 812, "t": 1764500100.3, "health": HEALTH, "queue": {"depth": 2, "oldest_s": 1.2}, "slots": [], "iteration": 4711}
-SERVER = {"id": 1, "name": "local", "kind": "engine", "base_url": "http://127.0.0.1:8080", "enabled": True, "health": HEALTH}
+SERVER = {
+    "id": 1,
+    "name": "local",
+    "kind": "engine",
+    "model": "",
+    "base_url": "http://127.0.0.1:8080",
+    "enabled": True,
+    "health": HEALTH,
+}
 
 
 class ServerOut(Schema):
     id: int
     name: str
-    kind: str = Field(..., description="engine, llama_server or vllm")
+    kind: str = Field(..., description="engine, llama_server, vllm or openai")
+    model: str = Field(..., description="the one that was named with the registration, of an OpenAI-compatible server")
     base_url: str
     enabled: bool
     health: dict[str, Any] | None = Field(None, description="docs/protocol.md section 2; null without an observer")
@@ -136,7 +145,7 @@ class StateOut(Schema):
 
 
 def _out(server: Server, state: dict[str, Any] | None) -> dict[str, Any]:
-    shown = {name: getattr(server, name) for name in ("id", "name", "kind", "base_url", "enabled")}
+    shown = {name: getattr(server, name) for name in ("id", "name", "kind", "model", "base_url", "enabled")}
     return shown | {"health": state["health"] if state else None}
 
 

@@ -157,7 +157,9 @@ def _failed(request: HttpRequest, error: Exception) -> HttpResponse:
     return answer(500, "The console failed at this request; its log says how.")
 
 
-HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
+type Handlers = Mapping[type[Exception], Callable[[HttpRequest, Any], HttpResponse]]
+
+HANDLERS: Handlers = {
     Exception: _failed,
     HttpError: _http,
     Throttled: _throttled,
@@ -172,6 +174,6 @@ HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
 }
 
 
-def handle(api: NinjaAPI) -> None:
-    for kind, handler in HANDLERS.items():
+def handle(api: NinjaAPI, handlers: Handlers = HANDLERS) -> None:
+    for kind, handler in handlers.items():
         api.add_exception_handler(kind, handler)

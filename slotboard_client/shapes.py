@@ -29,6 +29,7 @@ class Server(Shape):
     kind: str
     base_url: str
     enabled: bool
+    model: str = ""
     health: Json | None = None
     state: Json | None = None
 

@@ -14,6 +14,7 @@ from dashboard.api.runs import router as runs
 from dashboard.api.samples import router as samples
 from dashboard.api.scenarios import router as scenarios
 from scheduler_api.api import api
+from scheduler_api.api_problems import handle
 
 __all__ = ["api"]
 
@@ -24,4 +25,4 @@ api.add_router("/scenarios", scenarios)
 api.add_router("/runs", runs)
 api.add_router("/runs", samples)
 api.add_router("/audit", audit)
-problems.handle(api)
+handle(api, problems.HANDLERS)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse
-from ninja import NinjaAPI
 
-from scheduler_api.api_problems import answer
+from scheduler_api.api_problems import Handlers, answer
 from scheduler_api.policies.values import PolicyFileRefused
 from workers.errors import ExperimentRefused
 from workers.gating import ArmFault
@@ -32,14 +28,9 @@ def _policy_file(request: HttpRequest, error: PolicyFileRefused) -> HttpResponse
     return answer(422, error.text, "invalid")
 
 
-HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
+HANDLERS: Handlers = {
     ExperimentRefused: _experiment,
     ArmFault: _arms,
     ScenarioError: _scenario,
     PolicyFileRefused: _policy_file,
 }
-
-
-def handle(api: NinjaAPI) -> None:
-    for kind, handler in HANDLERS.items():
-        api.add_exception_handler(kind, handler)

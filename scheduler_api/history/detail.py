@@ -71,10 +71,10 @@ class Writer:
     most_bytes: int = MOST_BYTES
     entries: list[Entry] | None = None
 
-    async def write(self, client: redis.asyncio.Redis, chunk: Chunk, put: Put | None = None) -> None:
+    async def write(self, client: redis.asyncio.Redis, chunk: Chunk, put: Put) -> None:
         """Raises redis.RedisError or OSError when Valkey cannot be reached; then the index is read anew the next time."""
         try:
-            if not await self._write(client, chunk, put or _in_transaction(client)):
+            if not await self._write(client, chunk, put):
                 self.entries = None
         except (redis.RedisError, OSError):
             self.entries = None
@@ -106,17 +106,6 @@ class Writer:
             dropped.append(self.entries.pop(0))
             size -= dropped[-1].size
         return dropped
-
-
-def _in_transaction(client: redis.asyncio.Redis) -> Put:
-    async def put(commands: Sequence[tuple[str | bytes | int | float, ...]]) -> bool:
-        async with client.pipeline(transaction=True) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            await pipe.execute()
-        return True
-
-    return put
 
 
 async def keys(client: redis.asyncio.Redis, server_id: int) -> list[str]:

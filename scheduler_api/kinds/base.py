@@ -11,6 +11,18 @@ from scheduler_api.health import Health
 from scheduler_api.kinds.fields import Json
 from scheduler_api.targets import Target
 
+#: Parts of a state of which a server tells nothing.
+NOT_TOLD: Json = {
+    "policy": None,
+    "phase": None,
+    "cursor": None,
+    "anchor": None,
+    "iteration": None,
+    "queue": None,
+    "slots": [],
+    "units": [],
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from scheduler_api import wire
 from scheduler_api.figures import Service
 from scheduler_api.health import Health, HealthRecord, Standstill
-from scheduler_api.kinds.base import Condition, Reading, Report
+from scheduler_api.kinds.base import NOT_TOLD, Condition, Reading, Report
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, items, mapping, text, whole
 from scheduler_api.kinds.llama_state import NEVER_TOLD, WHY_NOT, check, json_of
@@ -229,12 +229,8 @@ class RouterWatch:
             t=now,
             parts={
                 "info": info | {"model": self._models_in_words(), "n_slots": len(slots) or None, "n_ctx_slot": None},
-                "policy": None,
+                **NOT_TOLD,
                 "switching": {"can": False, "why_not": WHY_NOT, "fields": {}},
-                "phase": None,
-                "cursor": None,
-                "anchor": None,
-                "iteration": None,
                 "queue": queue,
                 "slots": slots,
                 "units": [self._unit(model, now) for model in self.models],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from scheduler_api.figures import Service
 from scheduler_api.health import Health
-from scheduler_api.kinds.base import Condition, Reading
+from scheduler_api.kinds.base import NOT_TOLD, Condition, Reading
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, count, mapping, text
 from scheduler_api.kinds.llama_ledger import Ledger
@@ -247,15 +247,10 @@ class LlamaReader:
             t=now,
             parts={
                 "info": dict(self.info),
-                "policy": None,
+                **NOT_TOLD,
                 "switching": {"can": False, "why_not": WHY_NOT, "fields": {}},
-                "phase": None,
-                "cursor": None,
-                "anchor": None,
-                "iteration": None,
                 "queue": None if deferred is None else {"depth": int(deferred), "oldest_s": None},
                 "slots": slots,
-                "units": [],
                 "missing": missing,
             },
             services=services,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler_api.health import Health
-from scheduler_api.kinds.base import Condition, Reading
+from scheduler_api.kinds.base import NOT_TOLD, Condition, Reading
 from scheduler_api.kinds.fields import Json, count, items, mapping, text
 from scheduler_api.kinds.polling import NotServing, check_welcome
 from scheduler_api.wire import Answer
@@ -101,15 +101,8 @@ class OpenAiReader:
             t=now,
             parts={
                 "info": {**info, "n_ctx_slot": self.n_ctx},
-                "policy": None,
+                **NOT_TOLD,
                 "switching": {"can": False, "why_not": WHY_NOT, "fields": {}},
-                "phase": None,
-                "cursor": None,
-                "anchor": None,
-                "iteration": None,
-                "queue": None,
-                "slots": [],
-                "units": [],
                 "missing": _NEVER_TOLD | why,
             },
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from scheduler_api.figures import Service
 from scheduler_api.health import Health, Standstill, standing_words
-from scheduler_api.kinds.base import Condition, Reading
+from scheduler_api.kinds.base import NOT_TOLD, Condition, Reading
 from scheduler_api.kinds.engine_state import NO_SLOT
 from scheduler_api.kinds.fields import Json, count, items, mapping, text
 from scheduler_api.kinds.histogram import WINDOW_S, Window
@@ -168,14 +168,9 @@ class VllmReader:
             t=now,
             parts={
                 "info": self._info(told, units),
-                "policy": None,
+                **NOT_TOLD,
                 "switching": {"can": False, "why_not": WHY_NOT, "fields": {}},
-                "phase": None,
-                "cursor": None,
-                "anchor": None,
-                "iteration": None,
                 "queue": queue,
-                "slots": [],
                 "units": units,
                 "missing": self._missing(queue),
             },

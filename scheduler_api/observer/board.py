@@ -8,7 +8,7 @@ from typing import Any
 from scheduler_api.figures import Figures, Rates, Work
 from scheduler_api.frames import KEPT_ITERATIONS, State
 from scheduler_api.health import ANSWERS, SEEN, Health, HealthRecord, Standstill
-from scheduler_api.kinds.base import Condition, Reading, Report
+from scheduler_api.kinds.base import NOT_TOLD, Condition, Reading, Report
 from scheduler_api.kinds.fields import Json, count, mapping, text
 from scheduler_api.observer.marks import KEPT_MARKS, policy_mark, restart_mark
 from scheduler_api.observer.memory import Memory
@@ -24,16 +24,6 @@ _INFO = (
     *("kv_mode", "kv_from", "kv_used", "kv_size", "started_at"),
 )
 _TEXTS = frozenset({"build", "model", "backend"})
-_NOT_READ: Json = {
-    "policy": None,
-    "phase": None,
-    "cursor": None,
-    "anchor": None,
-    "iteration": None,
-    "queue": None,
-    "slots": [],
-    "units": [],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ class Board:
     identity: Identity
     observer: str = ""  # who watches it, "host:pid"
     health: HealthRecord = field(default_factory=HealthRecord)
-    parts: Json = field(default_factory=lambda: {"switching": {"can": False, "why_not": "", "fields": {}}, **_NOT_READ})
+    parts: Json = field(default_factory=lambda: {"switching": {"can": False, "why_not": "", "fields": {}}, **NOT_TOLD})
     info: Json = field(default_factory=lambda: {name: "" if name in _TEXTS else None for name in _INFO})
     missing: Json = field(default_factory=dict)
     iterations: list[Json] = field(default_factory=list)
@@ -86,7 +76,7 @@ class Board:
         if condition.state in SEEN:
             return
         policy = self.parts["policy"]  # kept to tell a switch that happens meanwhile; `state` does not show it
-        self.parts |= _NOT_READ | {"policy": policy}
+        self.parts |= NOT_TOLD | {"policy": policy}
         self.working = None
         self.figures.forget_work()
         self.memory.recorder.lost()

@@ -53,7 +53,7 @@ class Holder:
             except AWAY as error:
                 if self.calm_from != float("inf"):
                     logger.warning(
-                        "Leases cannot be renewed, nothing more is watched until they can: %s", error or type(error).__name__
+                        "Leases cannot be renewed, no server is taken up until they can: %s", error or type(error).__name__
                     )
                 self.calm_from = float("inf")
                 await self._without_valkey()

@@ -32,6 +32,7 @@ def main(seconds: float, names: list[str]) -> None:
     from scheduler_api.history import chunks, detail
     from scheduler_api.models import Server
     from tests.support.sample_states import EXAMPLES, FakeServer, Json, examples
+    from tests.support.valkey import at_once
 
     def write(store: redis.Redis, layer: Any, old: Json | None, new: Json) -> None:
         pk = new["server"]["id"]
@@ -56,7 +57,7 @@ def main(seconds: float, names: list[str]) -> None:
         async def write() -> None:
             client = live.async_client(settings.REDIS_URL)
             try:
-                await detail.Writer(server.pk).write(client, chunk)
+                await detail.Writer(server.pk).write(client, chunk, at_once(client))
             finally:
                 await client.aclose()
 

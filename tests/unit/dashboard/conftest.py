@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler_api import live
+from scheduler_api import live, policies
 from scheduler_api.models import Server
+from tests.support.fake_policies import FakePolicies
 from tests.support.sample_states import Json, examples
 
 KEY = "a-key-that-no-page-may-show"
@@ -36,3 +37,12 @@ def shown(db: None, states: dict[int, Json]) -> Callable[[str], Server]:
         return server
 
     return show
+
+
+@pytest.fixture
+def fake(server: Server, states: dict[int, Json], monkeypatch: pytest.MonkeyPatch) -> FakePolicies:
+    """Of the policies of the test's `server`."""
+    made = FakePolicies(states[server.pk]["policy"])
+    for name in ("read_policy", "dry_run", "switch"):
+        monkeypatch.setattr(policies, name, getattr(made, name))
+    return made

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard import cards, policy_conflict
-from scheduler_api import audit, policies
+from scheduler_api import audit
 from scheduler_api.alerts.kinds import Kind
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.exceptions import SwitchRefused
@@ -24,8 +24,9 @@ from scheduler_api.models import PolicyChange, Server
 from scheduler_api.policies.guards import Condition, Metric
 from scheduler_api.policies.models import PolicyDrift, PolicyPreset, PolicyWindow
 from tests.support.alerts import alert, rule
+from tests.support.fake_policies import FakePolicies
 from tests.support.sample_states import Json
-from tests.unit.dashboard.test_policies_page import FakePolicies, form
+from tests.unit.dashboard.test_policies_page import form
 
 Show = Callable[[str], Server]
 
@@ -33,14 +34,6 @@ Show = Callable[[str], Server]
 @pytest.fixture
 def server(shown: Show) -> Server:
     return shown("busy")
-
-
-@pytest.fixture
-def fake(server: Server, states: dict[int, Json], monkeypatch: pytest.MonkeyPatch) -> FakePolicies:
-    made = FakePolicies(states[server.pk]["policy"])
-    for name in ("read_policy", "dry_run", "switch"):
-        monkeypatch.setattr(policies, name, getattr(made, name))
-    return made
 
 
 def url(name: str, server: Server, *more: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from datetime import timedelta
@@ -21,6 +20,7 @@ from dashboard.people.models import Membership, ServerGroup
 from scheduler_api.models import Server
 from tests.conftest import client_of
 from tests.support import sample_loads, sample_rows
+from tests.support.experiment_pages import figure, page
 from workers.exporting.document import as_json
 from workers.models import Run
 
@@ -30,19 +30,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def server() -> Server:
     return sample_rows.make_server()
-
-
-def page(client: Client, name: str, *args: Any, **query: Any) -> str:
-    response = client.get(reverse(name, args=args), query)
-    assert response.status_code == 200
-    return response.content.decode()
-
-
-def figure(text: str, name: str) -> dict[str, Any]:
-    found = re.search(rf'<script id="{name}" type="application/json">(.*?)</script>', text, re.DOTALL)
-    assert found is not None, name
-    loaded: dict[str, Any] = json.loads(found[1])
-    return loaded
 
 
 def words_of(text: str) -> str:
