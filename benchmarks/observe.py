@@ -1,7 +1,9 @@
 """The cost of being watched: eight busy slots with and without the observer, alternating pairs, on the engine and on stock.
 
 The observer is the product's own process, with a registry and a Valkey of its own in a temporary folder. Between the arms the
-server is switched on and off in the registry, so both arms share every process and differ in the watching alone.
+server is switched on and off in the registry, so both arms share every process and differ in the watching alone. Each arm rests
+first and has a round that does not count: what taking a server up costs, and how the round before left the cores, is not what
+being watched costs.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 FLAGS = Flags(ctx_size=8 * 1024, parallel=8)
 BUSY = Workload("busy", [(64, 160)] * 8)
+ROUNDS = 3  # in each arm, behind one that does not count
+REST_S = 1.0
 FOLLOW_S = 20.0  # the observer looks at its registry once a second
 END_S = 10.0
 
@@ -107,6 +111,13 @@ def watch(server: Server, wanted: bool) -> None:
     raise NotFollowed(f"{server.name} was not {'taken up' if wanted else 'given up'} by the observer within {FOLLOW_S:.0f} s")
 
 
+def rate_of(port: int, seed: int) -> float:
+    """Tokens per second over the rounds of an arm (harmonic mean: the rounds' tokens over the rounds' time)."""
+    time.sleep(REST_S)
+    rates = [asyncio.run(measure(port, BUSY, seed * (ROUNDS + 1) + number)) for number in range(ROUNDS + 1)]
+    return statistics.harmonic_mean(rates[1:])
+
+
 def rates_of(side: Side, server: Server, pairs: int) -> tuple[list[float], list[float]]:
     """Tokens per second (alone, watched) of each pair, in the order AB BA, on the same prompts."""
     asyncio.run(measure(side.port, BUSY, 0))  # warm-up
@@ -115,7 +126,7 @@ def rates_of(side: Side, server: Server, pairs: int) -> tuple[list[float], list[
     for number in range(1, pairs + 1):
         for arm in (False, True) if number % 2 else (True, False):
             watch(server, arm)
-            rate = asyncio.run(measure(side.port, BUSY, number))
+            rate = rate_of(side.port, number)
             (watched if arm else alone).append(rate)
         print(f"{side.name} pair {number}: {1 - watched[-1] / alone[-1]:+.3f}", flush=True)
     watch(server, False)

@@ -68,6 +68,13 @@ class Parts:
             self.kill(name)
 
 
+def prepared(var: Path, env: dict[str, str]) -> Parts:
+    """Settings, database and static files as `make run` makes them; nothing is started."""
+    command = [sys.executable, "-c", _PREPARE]
+    made = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=True)
+    return Parts(var, json.loads(made.stdout.splitlines()[-1]))
+
+
 @contextmanager
 def parts(var: Path, like: Stack, **extra: str) -> Iterator[Parts]:
     """All of them, on ports and with a database of their own; the model and the static files are those of a stack that runs."""
@@ -75,11 +82,7 @@ def parts(var: Path, like: Stack, **extra: str) -> Iterator[Parts]:
     shutil.copy(like.var / "static.stamp", var)
     model = like.var / "models" / "tiny.gguf"
     ports = {"PORT": str(free_port()), "ENGINE_PORT": str(free_port()), "MODEL": str(model)}
-    env = run_environment(var, **ports, **extra)
-    made = subprocess.run(
-        [sys.executable, "-c", _PREPARE], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=True
-    )
-    found = Parts(var, json.loads(made.stdout.splitlines()[-1]))
+    found = prepared(var, run_environment(var, **ports, **extra))
     try:
         found.start("valkey", "engine", *CONSOLE)
         found.wait_for(f"{found.engine}/health")
