@@ -121,8 +121,8 @@ async def compare(port: int, pairs: int, n_tokens: int, ngram: Mapping[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speculative")
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--tokens", type=int, default=256, help="generated in each round")
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--tokens", type=int, default=512, help="generated in each round")
     parser.add_argument("--n-max", type=int, default=16)
     parser.add_argument("--ngram-size", type=int, default=4)
     parser.add_argument("--model", type=Path, help="a real model; without it random weights")

@@ -17,7 +17,7 @@ from dashboard import policy_conflict, policy_guards, policy_page, roles
 from dashboard.policy_effects import effects
 from dashboard.policy_page import Json
 from dashboard.roles import Role
-from dashboard.views.servers import server_context
+from dashboard.server_page import server_context
 from scheduler_api import policies, selectors
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
 from scheduler_api.models import PolicyChange, Server, ServerKind
@@ -225,7 +225,7 @@ class Desk:
             (
                 change,
                 policy_page.change_words(change),
-                change.outcome == "applied" and change.version == version and bool(policy_page.undone(change)),
+                change.outcome == "applied" and change.version == version and bool(policies.undone(change)),
             )
             for change in self.changes[:SHOWN_CHANGES]
         ]

@@ -241,11 +241,6 @@ def change_words(change: Any) -> list[str]:
     return said
 
 
-def undone(change: Any) -> Json:
-    """What takes a change back: the values before it, of the fields that it changed."""
-    return {name: change.old[name] for name, value in change.changes.items() if name in change.old and change.old[name] != value}
-
-
 def drift_words(expected: Json, found: Json) -> list[str]:
     """ "phase: barrier was set, continuous is there"."""
     return [

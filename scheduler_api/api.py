@@ -22,7 +22,7 @@ from scheduler_api import access, api_problems, selectors, strict_json
 from scheduler_api.api_alerts import router as alerts
 from scheduler_api.api_auth import AUTH, server_of
 from scheduler_api.api_limits import CallerLimit
-from scheduler_api.api_paging import Pages
+from scheduler_api.api_paging import Pages, Shown
 from scheduler_api.api_problems import Refused
 from scheduler_api.api_schema import documented, example
 from scheduler_api.history.api import router as history
@@ -151,13 +151,16 @@ def _out(server: Server, state: dict[str, Any] | None) -> dict[str, Any]:
 
 @api.get("/servers", response=list[ServerOut], summary="The servers that one may see", tags=["servers"])
 @paginate(Pages)
-def list_servers(request: HttpRequest, name: str = "", kind: str = "") -> list[dict[str, Any]]:
+def list_servers(request: HttpRequest, name: str = "", kind: str = "") -> Shown[Server]:
     """By name. `name` is the whole of it."""
     rows = access.of(request).servers()
     rows = rows.filter(name=name) if name else rows
-    servers = selectors.list_servers(rows.filter(kind=kind) if kind else rows)
-    states = selectors.live_states(server.pk for server in servers)
-    return [_out(server, states.get(server.pk)) for server in servers]
+    return Shown(rows.filter(kind=kind) if kind else rows, _listed)
+
+
+def _listed(page: list[Server]) -> list[dict[str, Any]]:
+    states = selectors.live_states(server.pk for server in page)
+    return [_out(server, states.get(server.pk)) for server in page]
 
 
 @api.get("/servers/{int:server_id}", response=ServerDetail, summary="A server and its live state", tags=["servers"])

@@ -15,13 +15,29 @@ from __future__ import annotations
 
 from slotboard_client.client import Client
 from slotboard_client.errors import ClientError, NotFound, Refused, Unreachable
-from slotboard_client.shapes import Alert, AuditRow, Policy, PolicyChange, PolicyField, Preset, Run, Sample, Scenario, Server
+from slotboard_client.shapes import (
+    Alert,
+    AuditRow,
+    Drift,
+    Guard,
+    Policy,
+    PolicyChange,
+    PolicyField,
+    Preset,
+    Run,
+    Sample,
+    Scenario,
+    Server,
+    Window,
+)
 
 __all__ = [
     "Alert",
     "AuditRow",
     "Client",
     "ClientError",
+    "Drift",
+    "Guard",
     "NotFound",
     "Policy",
     "PolicyChange",
@@ -33,4 +49,5 @@ __all__ = [
     "Scenario",
     "Server",
     "Unreachable",
+    "Window",
 ]

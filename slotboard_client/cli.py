@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from slotboard_client import experiments, policies, trail
+from slotboard_client import experiments, policies, standing, trail
 from slotboard_client.base import REFUSED, UNREACHABLE, USAGE, Command, UsageError, say, told_refusal
 from slotboard_client.client import Client
 from slotboard_client.errors import ClientError, Refused, Unreachable
@@ -91,6 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     words = parser.add_subparsers(required=True, metavar="command", title="commands")
     _servers(words, shared)
     _policy(words, shared)
+    _standing(words, shared)
     _scenarios(words, shared)
     _runs(words, shared)
     _trail(words, shared)
@@ -147,6 +148,51 @@ def _policy(words: Any, shared: argparse.ArgumentParser) -> None:
     revert.add_argument("--change", type=int, metavar="ID", help="only if it is this one")
     _limit(_word(inner, shared, "changes", policies.policy_changes, "list what was switched, by whom"))
     _limit(_word(words, shared, "presets", policies.presets, "list policies under names"))
+
+
+def _standing(words: Any, shared: argparse.ArgumentParser) -> None:
+    drift = _word(words, shared, "drift", standing.drift, "list policies that others changed, and settle it")
+    drift.add_argument("server", help="its name or id")
+    drift.add_argument("--state", default="", help="open, reapplied, left or superseded")
+    _limit(drift)
+    inner = drift.add_subparsers(metavar="reapply | leave")
+    for name, run, what in (
+        ("reapply", standing.drift_reapply, "set what was there again"),
+        ("leave", standing.drift_leave, "keep the policy as it was found"),
+    ):
+        _word(inner, shared, name, run, what).add_argument("drift", type=int, help="its id")
+    guards = _word(words, shared, "guards", standing.guards, "list guard rails, and take one off")
+    guards.add_argument("server", help="its name or id")
+    guards.add_argument("--state", default="", help="watching, reverted, failed or ended")
+    _limit(guards)
+    off = _word(guards.add_subparsers(metavar="off"), shared, "off", standing.guards_off, "take a guard rail off")
+    off.add_argument("guard", type=int, help="its id")
+    windows = _word(words, shared, "windows", standing.windows, "list policies by the clock, and change them")
+    windows.add_argument("server", help="its name or id")
+    _limit(windows)
+    inner = windows.add_subparsers(metavar="add | on | off | remove")
+    _window(_word(inner, shared, "add", standing.windows_add, "keep a new window"))
+    for name, run, what in (
+        ("on", standing.windows_switch, "switch a window on"),
+        ("off", standing.windows_switch, "switch a window off"),
+        ("remove", standing.windows_remove, "remove a window"),
+    ):
+        one = _word(inner, shared, name, run, what)
+        one.set_defaults(enabled=name == "on")
+        one.add_argument("window", type=int, help="its id")
+
+
+def _window(add: argparse.ArgumentParser) -> None:
+    policy = "a preset's key, or field=value+field=value"
+    add.add_argument("--name", required=True)
+    add.add_argument("--inside", required=True, metavar="POLICY", help=policy)
+    add.add_argument("--outside", metavar="POLICY", help=f"{policy}; without it back to what was before")
+    add.add_argument("--days", metavar="mon,tue", help="of every week, with --begins and --ends")
+    add.add_argument("--begins", metavar="22:00")
+    add.add_argument("--ends", metavar="06:00")
+    add.add_argument("--starts-at", metavar="2026-05-01T03:00", help="once, with --ends-at")
+    add.add_argument("--ends-at", metavar="2026-05-01T05:00")
+    add.add_argument("--zone", metavar="Europe/Berlin", help="without it the console's own")
 
 
 def _scenarios(words: Any, shared: argparse.ArgumentParser) -> None:

@@ -12,7 +12,22 @@ from urllib.parse import urlsplit
 import httpx2
 
 from slotboard_client.errors import ClientError, NotFound, Refused, Unreachable
-from slotboard_client.shapes import Alert, AuditRow, Json, Policy, PolicyChange, Preset, Run, Sample, Scenario, Server, Shape
+from slotboard_client.shapes import (
+    Alert,
+    AuditRow,
+    Drift,
+    Guard,
+    Json,
+    Policy,
+    PolicyChange,
+    Preset,
+    Run,
+    Sample,
+    Scenario,
+    Server,
+    Shape,
+    Window,
+)
 
 TIMEOUT_S = 60.0  # the first look at a large result computes it
 PAGE = 200
@@ -141,6 +156,40 @@ class Client:
 
     def policy_changes(self, server: int) -> Iterator[PolicyChange]:
         return _shaped(PolicyChange, self.items(f"servers/{server}/policy-changes"))
+
+    def drifts(self, server: int, state: str = "") -> Iterator[Drift]:
+        return _shaped(Drift, self.items(f"servers/{server}/policy/drifts", state=state))
+
+    def reapply(self, server: int, drift: int) -> PolicyChange:
+        """Sets what was there before the drift again, unless the policy was changed since (Refused, 409)."""
+        return _shape(PolicyChange, self.call("POST", f"servers/{server}/policy/drifts/{drift}/reapply"))
+
+    def leave(self, server: int, drift: int) -> Drift:
+        """Settles a drift; the policy stays as it was found."""
+        return _shape(Drift, self.call("POST", f"servers/{server}/policy/drifts/{drift}/leave"))
+
+    def guards(self, server: int, state: str = "") -> Iterator[Guard]:
+        return _shaped(Guard, self.items(f"servers/{server}/policy/guards", state=state))
+
+    def remove_guard(self, server: int, guard: int) -> None:
+        """Takes a guard rail off; the policy stays."""
+        self.call("DELETE", f"servers/{server}/policy/guards/{guard}")
+
+    def windows(self, server: int) -> Iterator[Window]:
+        return _shaped(Window, self.items(f"servers/{server}/policy/windows"))
+
+    def add_window(self, server: int, name: str, inside: Json | str, outside: Json | str | None = None, **when: Any) -> Window:
+        """A policy is an object of fields or a preset's key. `when`: zone, and days, begins, ends or starts_at, ends_at."""
+        given = {key: each for key, each in when.items() if each is not None}
+        body = {"name": name, "inside": inside, "outside": outside, **given}
+        return _shape(Window, self.call("POST", f"servers/{server}/policy/windows", body))
+
+    def enable_window(self, server: int, window: int, enabled: bool) -> Window:
+        """Off: a policy that the window has set goes back at its deadline all the same."""
+        return _shape(Window, self.call("PATCH", f"servers/{server}/policy/windows/{window}", {"enabled": enabled}))
+
+    def remove_window(self, server: int, window: int) -> None:
+        self.call("DELETE", f"servers/{server}/policy/windows/{window}")
 
     def presets(self) -> Iterator[Preset]:
         return _shaped(Preset, self.items("presets"))

@@ -66,21 +66,21 @@ def policy_set(client: Client, args: Namespace) -> int:
     if not args.dry_run and not args.reason:
         raise UsageError("Say why with --reason: it goes into the audit.")
     guards = [_guard(text) for text in args.guard]
-    pairs = [_pair(text) for text in args.fields]
+    pairs = [pair_of(text) for text in args.fields]
     at = client.server(args.server).id
     before = client.policy(at)
-    changes = {name: _value(name, text, before) for name, text in pairs}
+    changes = {name: value_of(name, text, before) for name, text in pairs}
     version = args.expected_version if args.expected_version is not None else before.version
     if args.dry_run:
         return _told_review(client.review(at, changes, ttl_s=args.ttl, expected_version=version), changes, args)
     change = client.switch(
         at, changes, reason=args.reason, ttl_s=args.ttl, expected_version=version, guards=guards, understood=args.understood
     )
-    return _told_change(change, args)
+    return told_change(change, args)
 
 
 def policy_revert(client: Client, args: Namespace) -> int:
-    return _told_change(client.revert(client.server(args.server).id, args.change), args)
+    return told_change(client.revert(client.server(args.server).id, args.change), args)
 
 
 def policy_changes(client: Client, args: Namespace) -> int:
@@ -96,7 +96,7 @@ def _changed(change: PolicyChange) -> str:
     return ", ".join(f"{name}: {word(change.old.get(name))} to {word(value)}" for name, value in change.changes.items())
 
 
-def _told_change(change: PolicyChange, args: Namespace) -> int:
+def told_change(change: PolicyChange, args: Namespace) -> int:
     if args.json:
         out(as_json(change.raw))
         return OK
@@ -121,14 +121,14 @@ def _told_review(review: dict[str, Any], changes: dict[str, Any], args: Namespac
     return OK
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair_of(text: str) -> tuple[str, str]:
     name, given, value = text.partition("=")
     if not given or not name:
         raise UsageError(f"{text!r} is no field=value.")
     return name, value
 
 
-def _value(name: str, text: str, policy: Policy) -> Any:
+def value_of(name: str, text: str, policy: Policy) -> Any:
     """A word of the field's, else JSON; "off" is none where it is no word of the field's."""
     values = next((each.values for each in policy.fields if each.name == name), None)
     if values and text in values:

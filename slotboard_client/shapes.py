@@ -82,6 +82,48 @@ class PolicyChange(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drift(Shape):
+    """The policy is not what it was known to be. `cause`: restart or elsewhere; `state`: open, reapplied, left, superseded."""
+
+    id: int
+    found_at: str
+    cause: str
+    expected: Json
+    found: Json
+    version: int
+    state: str
+    settled_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard(Shape):
+    """A guard rail of a change. `state`: watching, reverted, failed, ended; `conditions` with what each reads now."""
+
+    id: int
+    change: int
+    version: int
+    state: str
+    until: str | None
+    text: str
+    conditions: list[Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window(Shape):
+    """A policy by the clock. `next` is the edge to come, {"what", "due"}, None while it is off; `last` its last attempts."""
+
+    id: int
+    name: str
+    when: str
+    enabled: bool
+    inside: Json
+    outside: Json | None
+    by: str
+    next: Json | None
+    last: list[Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preset(Shape):
     key: str
     name: str

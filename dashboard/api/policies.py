@@ -12,10 +12,8 @@ from ninja import Router
 from ninja.errors import HttpError
 from ninja.pagination import paginate
 
-from dashboard import policy_page
 from dashboard.api.policy_shapes import PolicyChangeOut, PolicyIn, PolicyOut, RevertIn, ReviewIn, ReviewOut
 from dashboard.api.policy_shown import conditions, drift_out, guard_out
-from dashboard.views.policies import take_back
 from scheduler_api import policies, selectors
 from scheduler_api.access import Role
 from scheduler_api.api_auth import require, server_of
@@ -128,16 +126,15 @@ def revert_policy(request: HttpRequest, server_id: int, body: RevertIn) -> Polic
         return _take_back(user, row)
     found = policies.read_policy(server)
     row = applied.filter(version=found["version"]).first()  # the newest: a server that started again counts anew
-    if row is not None and policy_page.undone(row):
+    if row is not None and policies.undone(row):
         return _take_back(user, row)
     return _back_before_the_deadline(server, user, found)
 
 
 def _take_back(user: User, row: PolicyChange) -> PolicyChange:
-    changes = policy_page.undone(row)
-    if not changes:
+    if not policies.undone(row):
         raise Refused(409, "conflict", "This change set what was there already, so there is nothing to take back.")
-    return take_back(user, row, changes)
+    return policies.take_back(row, user)
 
 
 def _back_before_the_deadline(server: Server, user: User, found: Json) -> PolicyChange:

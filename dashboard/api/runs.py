@@ -14,8 +14,8 @@ from ninja.responses import Status
 
 from dashboard import run_list
 from dashboard.api.run_shapes import EXPORT, ResultOut, RunDetail, RunIn, RunOut
+from dashboard.kept_results import found_of
 from dashboard.run_list import Filters
-from dashboard.views.results import found_of
 from scheduler_api import access, strict_json
 from scheduler_api.access import Role
 from scheduler_api.api_auth import require, sees

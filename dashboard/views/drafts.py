@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import draft_page
 from dashboard.roles import Role, at_least
-from dashboard.views.servers import server_context
+from dashboard.server_page import server_context
 from scheduler_api import drafts, selectors
 from scheduler_api.exceptions import ServerUnreachable
 from scheduler_api.models import Server

@@ -18,7 +18,7 @@ from dashboard.charts import history as charts
 from dashboard.charts.base import Figure
 from dashboard.csp import CHARTS
 from dashboard.present import State
-from dashboard.views.servers import server_context
+from dashboard.server_page import server_context
 from scheduler_api import selectors
 from scheduler_api.history import store
 from scheduler_api.models import Server

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import first_view, policy_page
+from dashboard import first_view
 from dashboard.policy_desk import Desk, Request, Review
 from dashboard.roles import Role, at_least, may
 from scheduler_api import policies
@@ -104,23 +103,10 @@ def tell(request: HttpRequest, change: Any) -> None:
 def revert(request: Request, pk: int, change: int) -> HttpResponse:
     """Takes back the change in force, in one click, unless the policy was changed since."""
     row = get_object_or_404(PolicyChange, pk=change, server_id=pk, outcome="applied")
-    changes = policy_page.undone(row)
-    if not changes:
+    if not policies.undone(row):
         messages.info(request, "This change set what was there already, so there is nothing to take back.")
         return redirect("policies", pk=pk)
-    return _one_click(request, pk, lambda: take_back(request.user, row, changes))
-
-
-def take_back(user: User, row: PolicyChange, changes: policy_page.Json) -> PolicyChange:
-    return policies.switch(
-        row.server,
-        changes,
-        actor=user,
-        actor_name=user.get_username(),
-        reason=f"takes back change {row.pk} by {row.actor_name}",
-        expected_version=row.version,
-        takes_back=True,
-    )
+    return _one_click(request, pk, lambda: policies.take_back(row, request.user))
 
 
 @require_POST

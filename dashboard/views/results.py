@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -13,13 +11,24 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import arms, charts, command_line, load_page, measure_groups, results, run_conditions, run_page, sample_table
+from dashboard import (
+    arms,
+    charts,
+    command_line,
+    kept_results,
+    load_page,
+    measure_groups,
+    results,
+    run_conditions,
+    run_page,
+    sample_table,
+)
 from dashboard import roles as who
 from dashboard.charts.base import Figure
 from dashboard.measures import DRAWN, KINDS
 from dashboard.roles import Role
 from workers import sample_values, selectors
-from workers.models import Run, RunState
+from workers.models import Run
 from workers.scenarios import ScenarioError
 from workers.scenarios.reading import read
 from workers.scenarios.streams import LoadScenario
@@ -40,7 +49,7 @@ def run_or_404(pk: int) -> Run:
 def result_context(request: Request, run: Run) -> dict[str, Any]:
     """What the page of a run that is over shows."""
     pair = request.GET.get("pair", "")
-    found = found_of(run, int(pair) if pair.isdigit() and len(pair) < 8 else None)
+    found = kept_results.found_of(run, int(pair) if pair.isdigit() and len(pair) < 8 else None)
     drawn = results.forest_of(found["measures"], found["noise"])
     endings = run_page.endings(run, found["complete_pairs"])
     counts = sample_values.sample_counts(run)
@@ -66,24 +75,6 @@ def result_context(request: Request, run: Run) -> dict[str, Any]:
         "sampled": any(block.tally for block in blocks),
         **(_load_context(request, run, found, drawn) if run.scenario_text else _pair_context(run, found, drawn)),
     }
-
-
-def found_of(run: Run, pair: int | None = None) -> dict[str, Any]:
-    """The results of a run that is over, which are computed once: bootstraps over many measures take seconds."""
-    others = Run.objects.filter(scenario=run.scenario, state=RunState.FINISHED)
-    newest = others.order_by("-id").values_list("pk", flat=True).first()
-    found = _kept_results(run.pk, run.created_at, run.state, newest)
-    numbers = {int(point[0]) for measure in found["measures"] for point in measure["points"]}
-    if pair is None or pair == found["pair"] or pair not in numbers:
-        return found
-    timelines = {block.arm: block.timeline for block in run.blocks.filter(pair=pair, floor=0)}
-    return {**found, "pair": pair, "timelines": timelines}
-
-
-@lru_cache(maxsize=16)
-def _kept_results(pk: int, created_at: datetime, state: str, newest: int | None) -> dict[str, Any]:
-    """Its birth tells a run from one whose number is used again. `newest` may be a run with equal arms, whose noise is quoted."""
-    return selectors.results(selectors.get_run(pk))
 
 
 def frame_of(request: Request, run: Run, found: dict[str, Any]) -> dict[str, Any]:

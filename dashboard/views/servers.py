@@ -14,12 +14,12 @@ from django.urls import get_script_prefix
 from django.views.decorators.csp import csp_override
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard import definitions, first_view, present, roles, units
+from dashboard import definitions, first_view, present, units
 from dashboard.csp import CHARTS
 from dashboard.forms import ServerForm
 from dashboard.people import links
-from dashboard.people.models import ShareLink
 from dashboard.roles import Role, at_least
+from dashboard.server_page import link_of, server_context
 from scheduler_api import selectors, servers
 from scheduler_api.exceptions import RegistrationRefused, ServerUnreachable
 from scheduler_api.models import Server
@@ -49,27 +49,6 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
         if link is not None:
             context["example"] = ""
     return render(request, "servers/live.html", context)
-
-
-def link_of(request: HttpRequest) -> ShareLink | None:
-    """The share link by which somebody without an account looks at the page."""
-    found: ShareLink | None = getattr(request, "slotboard_link", None)
-    return found
-
-
-def server_context(request: HttpRequest, server: Server, state: present.State | None, now: float) -> dict[str, Any]:
-    """What every page of a server shows above its content."""
-    link = link_of(request)
-    where = f"servers/{server.pk}" if link is None else f"shared/{link.pk}"
-    return {
-        "server": server,
-        "state": state,
-        "health": present.health_of(present.of_now(state, now)),
-        "may_switch": roles.may(request.user, Role.OPERATOR, server),
-        "revert": first_view.reverting(state, now) if state else None,
-        "feed_path": f"{get_script_prefix()}ws/{where}/",
-        "cannot": first_view.cannot_switch(state) if state else "",
-    }
 
 
 def _first_view(server: Server, state: present.State, now: float) -> dict[str, Any]:

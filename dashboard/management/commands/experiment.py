@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from dashboard.views.exports import FORMS
+from dashboard.run_files import FORMS
 from scheduler_api.models import Server
 from workers import gating, stored
 from workers.analysis.assertions import AssertionFault, Demand, check_names, parse

@@ -9,15 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import redis
 from django.contrib.auth.models import User
 from pytest_django.live_server_helper import LiveServer
 
 from dashboard.people import tokens
 from dashboard.people.models import Scope
-from scheduler_api import policies
+from scheduler_api import live, policies
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.models import Server
+from scheduler_api.policies import drifting
 from slotboard_client import Client, cli
+from tests.support.engine import EngineProcess
+from tests.support.sample_states import FakeServer
 from tests.support.valkey import ValkeyProcess
 from workers import experiments, steps
 from workers.models import Run
@@ -92,6 +96,39 @@ def test_a_day_of_a_script(
         assert [each.seq for each in console.audit()] == list(
             AuditEntry.objects.filter(server_id=server.pk).values_list("seq", flat=True)
         )
+
+
+def test_what_stands_beside_a_policy(server: Server, command: Command, valkey: ValkeyProcess, engine: EngineProcess) -> None:
+    words = ("phase=barrier", "--ttl", "600", "--reason", "streams stutter", "--guard", "oldest_wait:60:10")
+    assert command("policy", "bench", "set", *words)[0] == 0
+    assert "oldest_wait over 60 for 10 s" in command("guards", "bench", "--state", "watching")[1]
+    [guard] = json.loads(command("guards", "bench", "--json")[1])
+    assert command("guards", "bench", "off", str(guard["id"]))[0] == 0
+    assert command("guards", "bench", "off", str(guard["id"]))[0] == 1  # it watches no more
+    assert command("guards", "bench", "--state", "watching")[1] == "No guard rails.\n"
+
+    for version, asked in ((None, {}), (policies.read_policy(server)["version"], {"phase": "continuous"})):
+        if version is not None:  # somebody goes to the engine itself
+            changed = engine.client.patch("/scheduler/policy", json={"expected_version": version, "set": asked})
+            assert changed.status_code == 200
+        drifting.look(server, policies.read_policy(server), 1.0)
+    code, told = command("drift", "bench", "--state", "open")
+    assert (code, "phase: barrier was set, continuous is there" in told) == (0, True), told
+    [drift] = json.loads(command("drift", "bench", "--json")[1])
+    assert command("drift", "bench", "reapply", str(drift["id"]), scope="read")[0] == 1
+    assert command("drift", "bench", "reapply", str(drift["id"]))[0] == 0
+    assert policies.read_policy(server)["requested"]["phase"] == "barrier"
+
+    with redis.Redis.from_url(valkey.url) as store:
+        store.set(live.state_key(server.pk), live.encode(FakeServer(server.pk, "bench").state()), ex=60)
+    times = ("--days", "mon,fri", "--begins", "22:00", "--ends", "06:00", "--zone", "UTC")
+    code, told = command("windows", "bench", "add", "--name", "nights", "--inside", "phase=barrier", *times)
+    assert (code, told.startswith("Window ")) == (0, True), told
+    [window] = json.loads(command("windows", "bench", "--json")[1])
+    assert (window["days"], window["inside"], window["by"]) == ([0, 4], {"phase": "barrier"}, "mira")
+    assert " is off: " in command("windows", "bench", "off", str(window["id"]))[1]
+    assert command("windows", "bench", "remove", str(window["id"]))[0] == 0
+    assert command("windows", "bench")[1] == "No windows.\n"
 
 
 def test_the_script_from_another_folder(server: Server, live_server: LiveServer, secrets: dict[str, str], tmp_path: Path) -> None:

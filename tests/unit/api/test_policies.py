@@ -13,7 +13,7 @@ from scheduler_api.api_problems import URN
 from scheduler_api.audit.models import AuditEntry
 from scheduler_api.exceptions import ServerUnreachable, SwitchRefused
 from scheduler_api.models import PolicyChange, Server
-from scheduler_api.policies import drifting
+from scheduler_api.policies import drifting, switching
 from scheduler_api.policies.guards import Condition, Metric
 from scheduler_api.policies.models import PolicyDrift, PolicyGuard, PolicyPreset, PolicyWindow
 from tests.support.fake_policies import FakePolicies
@@ -285,7 +285,8 @@ def test_every_switch_goes_through_the_one_service(ask: Asking, at: str, server:
             server=server, actor_name="mira", outcome="applied", old={"a": 1}, changes={"a": 2}, version=1
         )
 
-    monkeypatch.setattr(policies, "switch", switch)
+    for module in (policies, switching):
+        monkeypatch.setattr(module, "switch", switch)
     monkeypatch.setattr(policies, "read_policy", lambda server: {"version": 1, "requested": {}})
     ask("PATCH", at, {"set": {"a": 2}, "reason": "why"})
     ask("POST", f"{at}/revert", {})

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler_api import live, policies
 from scheduler_api.models import Server
+from scheduler_api.policies import switching
 from tests.support.fake_policies import FakePolicies
 from tests.support.sample_states import Json, examples
 
@@ -45,4 +46,5 @@ def fake(server: Server, states: dict[int, Json], monkeypatch: pytest.MonkeyPatc
     made = FakePolicies(states[server.pk]["policy"])
     for name in ("read_policy", "dry_run", "switch"):
         monkeypatch.setattr(policies, name, getattr(made, name))
+    monkeypatch.setattr(switching, "switch", made.switch)  # for its neighbours in the package
     return made
