@@ -235,7 +235,7 @@ def _runs(words: Any, shared: argparse.ArgumentParser) -> None:
 def _start(start: argparse.ArgumentParser) -> None:
     start.add_argument("--server", required=True, help="name or id")
     start.add_argument("--scenario", required=True, help="its name, or a YAML file")
-    start.add_argument("--arms", help="two arms, such as A,B (the scenario's own) or physical,rotating")
+    start.add_argument("--arms", help="two arms, such as A,B (the scenario's own), physical,rotating, or as-is,as-is")
     start.add_argument("--pairs", type=int, default=8)
     start.add_argument("--scale", type=_scale, help="a factor of all sizes, or auto")
     start.add_argument("--share", type=float)

@@ -26,6 +26,7 @@ VALUES = {
     "phase": ("continuous", "barrier"),
 }
 FIELD_OF = {value: field for field, values in VALUES.items() for value in values}
+AS_IS = "as-is"  # an arm that changes nothing, for servers that cannot switch
 PAIR_ARMS: tuple[Policy, Policy] = ({"prefill_order": "physical"}, {"prefill_order": "rotating"})  # of warm-behind-cold
 
 
@@ -71,13 +72,13 @@ def own_arms(scenario: Scenario | LoadScenario) -> tuple[Policy, Policy]:
 def arms_of(text: str, scenario: Scenario | LoadScenario) -> tuple[Policy, Policy]:
     """From "A,B", "physical,rotating", "prefill_order=fair+decode_share=0.5,physical". Raises ArmFault.
 
-    An arm is a letter (the scenario's own arm of that letter) or fields joined with "+"; the field of a word such as `rotating`
-    need not be said.
+    An arm is a letter (the scenario's own arm of that letter), "as-is" (nothing is changed), or fields joined with "+"; the field
+    of a word such as `rotating` need not be said.
     """
     sides = [side.strip() for side in text.split(",")]
     if len(sides) != 2 or not all(sides):
         raise ArmFault(f"--arms needs two arms with a comma between, such as A,B or physical,rotating, not {text!r}.")
-    own = dict(zip("AB", own_arms(scenario), strict=True))
+    own = {**dict(zip("AB", own_arms(scenario), strict=True)), AS_IS: {}}
     a, b = (own[side] if side in own else _policy(side) for side in sides)
     return a, b
 
@@ -90,8 +91,8 @@ def _policy(text: str) -> Policy:
             field, value = FIELD_OF.get(field, ""), field
         if not field or not value:
             raise ArmFault(
-                f"{part!r} is no arm: write A or B for the scenario's own, a word ({', '.join(FIELD_OF)}), or field=value, "
-                "several of them joined with +."
+                f"{part!r} is no arm: write A or B for the scenario's own, {AS_IS} for none, a word ({', '.join(FIELD_OF)}), or "
+                "field=value, several of them joined with +."
             )
         if field in found:
             raise ArmFault(f"The arm {text!r} sets {field} twice.")

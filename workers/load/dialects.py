@@ -51,9 +51,8 @@ def lacks(scenario: LoadScenario, plan: Plan, can: Abilities, *, arms_differ: bo
     """What this target cannot do of what is asked, one sentence each, before anything is sent."""
     found: list[Lack] = []
     if arms_differ and not can.switches:
-        found.append(
-            Lack(f"{can.what} cannot switch policies while it runs, so arms that differ cannot be compared there.", True)
-        )
+        text = f"{can.what} cannot switch policies while it runs, so arms that differ cannot be compared there."
+        found.append(Lack(f"{text} Arms that change nothing can: as-is,as-is in a shell.", True))
     pinned = sorted({stream.slot for stream in scenario.streams if stream.slot is not None})
     if pinned and not can.pins:
         found.append(

@@ -44,7 +44,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--b", default=None, help="policy fields of arm B as JSON; without both, those that the scenario suggests"
         )
-        parser.add_argument("--arms", default=None, help="both arms in few words: A,B (the scenario's own) or physical,rotating")
+        parser.add_argument(
+            "--arms", default=None, help="both arms in few words: A,B (the scenario's own), physical,rotating, or as-is,as-is"
+        )
         parser.add_argument("--pairs", type=int, default=8)
         parser.add_argument("--order", choices=ORDERS, default=None, help="of the blocks; without it, the scenario's, else abba")
         parser.add_argument("--floor", type=int, default=None, help="pairs with arm A on both sides that go first")

@@ -106,6 +106,8 @@ def test_whom_the_scenario_does_not_have_is_told_beforehand() -> None:
         ("B, B", ({"prefill_order": "rotating"}, {"prefill_order": "rotating"})),
         ("physical,barrier", ({"prefill_order": "physical"}, {"phase": "barrier"})),
         ("fair+decode_share=0.5,prefill_chunk=null", ({"prefill_order": "fair", "decode_share": 0.5}, {"prefill_chunk": None})),
+        ("as-is,as-is", ({}, {})),
+        ("as-is,barrier", ({}, {"phase": "barrier"})),
     ],
 )
 @pytest.mark.parametrize("scenario", ["victim-and-attacker", "warm-behind-cold"])
