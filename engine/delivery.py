@@ -82,6 +82,8 @@ class Handle:
     worst_gap_s: float | None = None  # the longest time between two tokens
     n_cached: int = 0
     n_decoded: int = 0
+    n_drafted: int = 0  # of a task that has ended
+    n_accepted: int = 0
     parts: list[str] = field(default_factory=list)  # of the whole text, unless streamed
     tokens: list[int] = field(default_factory=list)  # unstreamed: all of them if kept; streamed: not yet released
     drawn: deque[TokenProbs] = field(default_factory=deque)  # of tokens that are not shown yet, where the task asked for them

@@ -114,6 +114,7 @@ class Outbox:
         if handle is None:
             return None
         self._catch_up(handle)
+        handle.n_drafted, handle.n_accepted = finished.n_drafted, finished.n_accepted
         rest = handle.text.finish()
         if rest and not handle.stream:
             handle.parts.append(rest)

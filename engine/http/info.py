@@ -158,13 +158,14 @@ def slot_json(slot: dict[str, Any], handle: Handle | None, *, speculative: bool)
         return shown
     n_decoded = slot["n_generated"] if busy else handle.n_decoded
     n_predict = handle.task.n_predict
+    drafts = (slot["n_drafted"], slot["n_accepted"]) if busy else (handle.n_drafted, handle.n_accepted)
     return {
         **shown,
         "id_task": handle.task_id,
         "n_prompt_tokens": slot["n_tokens"],
         "n_prompt_tokens_processed": slot["n_processed"] if busy else max(0, len(handle.task.prompt) - handle.n_cached),
         "n_prompt_tokens_cache": slot["n_cached"] if busy else handle.n_cached,
-        **({"draft_n": slot["n_drafted"], "draft_n_accepted": slot["n_accepted"]} if slot["n_drafted"] else {}),
+        **(dict(zip(("draft_n", "draft_n_accepted"), drafts, strict=True)) if drafts[0] else {}),
         "params": _params_json(handle),
         "next_token": [
             {
