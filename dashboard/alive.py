@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponse
+from django.utils.decorators import sync_and_async_middleware
 
 PATH = "/health/"
 
@@ -16,20 +17,16 @@ def answer() -> HttpResponse:
     return HttpResponse("ok", content_type="text/plain")
 
 
-class AliveMiddleware:
-    sync_capable = True
-    async_capable = True
+@sync_and_async_middleware
+def alive(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    if iscoroutinefunction(get_response):
 
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        if iscoroutinefunction(get_response):
-            markcoroutinefunction(self)
+        async def later(request: HttpRequest) -> Any:
+            return answer() if _asked(request) else await get_response(request)
 
-    def __call__(self, request: HttpRequest) -> Any:
-        if request.path_info == PATH and request.method in ("GET", "HEAD"):
-            return _soon(answer()) if iscoroutinefunction(self.get_response) else answer()
-        return self.get_response(request)
+        return later
+    return lambda request: answer() if _asked(request) else get_response(request)
 
 
-async def _soon(response: HttpResponse) -> HttpResponse:
-    return response
+def _asked(request: HttpRequest) -> bool:
+    return request.path_info == PATH and request.method in ("GET", "HEAD")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
+from django.utils.decorators import sync_and_async_middleware
 
 HEADERS = {
     # nothing here asks for any of them
@@ -17,24 +18,16 @@ HEADERS = {
 }
 
 
-class HeadersMiddleware:
+@sync_and_async_middleware
+def headers(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """A view's own value of a header stays."""
+    if iscoroutinefunction(get_response):
 
-    sync_capable = True
-    async_capable = True
+        async def later(request: HttpRequest) -> HttpResponseBase:
+            return _with_headers(await get_response(request))
 
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        if iscoroutinefunction(get_response):
-            markcoroutinefunction(self)
-
-    def __call__(self, request: HttpRequest) -> Any:
-        if iscoroutinefunction(self.get_response):
-            return self._later(request)
-        return _with_headers(self.get_response(request))
-
-    async def _later(self, request: HttpRequest) -> HttpResponseBase:
-        return _with_headers(await self.get_response(request))
+        return later
+    return lambda request: _with_headers(get_response(request))
 
 
 def _with_headers(response: HttpResponseBase) -> HttpResponseBase:

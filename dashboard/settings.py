@@ -49,9 +49,9 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
-    "dashboard.headers.HeadersMiddleware",
+    "dashboard.headers.headers",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "dashboard.alive.AliveMiddleware",
+    "dashboard.alive.alive",
     "servestatic.middleware.ServeStaticMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

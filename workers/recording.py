@@ -14,6 +14,7 @@ from workers.analysis.order import Step
 from workers.block import Request
 from workers.letting_go import CLOSED, NO_SLOTS, still_busy
 from workers.load.reading import Answer
+from workers.load.timing import Durations
 from workers.models import Block, Run, RunState, Sample
 from workers.restore import restore
 
@@ -59,33 +60,36 @@ def add_sample(block: Block, request: Request, offset_s: float) -> Sample:
         arm=block.arm,
         role=ask.role,
         slot=ask.slot,
-        sent_at=answer.sent_at,
-        first_token_at=answer.first_token_at,
-        done_at=answer.done_at,
-        wall_s=times.wall_s,
-        wait_s=times.wait_s,
-        prompt_s=times.prompt_s,
-        ttft_s=times.ttft_s,
-        hold_s=times.hold_s,
-        generation_s=times.generation_s,
         offset_s=offset_s,
         n_prompt=times.n_prompt,
         n_cached=times.n_cached,
-        n_generated=answer.n_generated,
-        tokens_from=answer.tokens_from,
-        headers_at=answer.headers_at,
-        first_byte_at=answer.first_byte_at,
-        first_content_at=answer.first_content_at,
-        last_token_at=answer.last_token_at,
-        chunks_ms=chunks_ms(answer),
+        **moments(answer),
+        **stages(times),
         ok=not request.fault,
         error=request.fault,
     )
 
 
-def chunks_ms(answer: Answer) -> list[float]:
-    """Times of the token events since sending, to a hundredth of a millisecond."""
-    return [round((at - answer.sent_at) * 1000.0, 2) for at in answer.chunks]
+def moments(answer: Answer) -> dict[str, Any]:
+    """The columns of a sample that say when its answer came, and how many tokens it had."""
+    return {
+        "sent_at": answer.sent_at,
+        "headers_at": answer.headers_at,
+        "first_byte_at": answer.first_byte_at,
+        "first_token_at": answer.first_token_at,
+        "first_content_at": answer.first_content_at,
+        "last_token_at": answer.last_token_at,
+        "done_at": answer.done_at,
+        # of the token events, counted from sending, to a hundredth
+        "chunks_ms": [round((at - answer.sent_at) * 1000.0, 2) for at in answer.chunks],
+        "n_generated": answer.n_generated,
+        "tokens_from": answer.tokens_from,
+    }
+
+
+def stages(times: Durations) -> dict[str, Any]:
+    """Those that say how long each stage took, in seconds."""
+    return {name: getattr(times, name) for name in ("wall_s", "wait_s", "prompt_s", "ttft_s", "hold_s", "generation_s")}
 
 
 def timeline(iterations: list[dict[str, Any]], requests: Sequence[Request], clock_offset_s: float) -> dict[str, Any]:

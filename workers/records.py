@@ -11,7 +11,7 @@ from workers.load.reading import Outcome
 from workers.load.runner import Record
 from workers.load.timing import durations
 from workers.models import Block, Sample
-from workers.recording import chunks_ms
+from workers.recording import moments, stages
 
 
 def add_records(block: Block, records: Sequence[Record], counted: frozenset[int], role: str | None = None) -> None:
@@ -34,24 +34,10 @@ def _sample(block: Block, record: Record, counted: bool, role: str | None) -> Sa
         place=request.place,
         stage=request.stage,
         scheduled_at=record.scheduled_at,
-        sent_at=answer.sent_at,
-        headers_at=answer.headers_at,
-        first_byte_at=answer.first_byte_at,
-        first_token_at=answer.first_token_at,
-        first_content_at=answer.first_content_at,
-        last_token_at=answer.last_token_at,
-        done_at=answer.done_at,
-        chunks_ms=chunks_ms(answer),
-        wall_s=times.wall_s,
-        wait_s=times.wait_s,
-        prompt_s=times.prompt_s,
-        ttft_s=times.ttft_s,
-        hold_s=times.hold_s,
-        generation_s=times.generation_s,
         n_prompt=answer.n_prompt,
         n_cached=answer.n_cached,
-        n_generated=answer.n_generated,
-        tokens_from=answer.tokens_from,
+        **moments(answer),
+        **stages(times),
         outcome=answer.outcome,
         counted=counted,
         ok=answer.outcome in (Outcome.OK, Outcome.CANCELLED),

@@ -113,3 +113,22 @@ def note(x: float, y: float, text: str, **more: Any) -> dict[str, Any]:
         "font": {"size": AXIS_SIZE, "color": "--ink-2"},
         **more,
     }
+
+
+def slot_square(slot: int, row: int, gutter: int) -> dict[str, Any]:
+    """The square in a slot's colour before its name, `gutter` pixels left of the plot, in the middle of a row."""
+    return {
+        "type": "rect",
+        "xref": "paper",
+        "yref": "y",
+        "xsizemode": "pixel",
+        "ysizemode": "pixel",
+        "xanchor": 0,
+        "yanchor": row,
+        "x0": -gutter,
+        "x1": -gutter + 10,
+        "y0": -5,
+        "y1": 5,
+        "fillcolor": slot_colour(slot),
+        "line": {"width": 0},
+    }

@@ -37,12 +37,12 @@ def live_load(tasks: Iterable[Task], now: float, n_slots: int, blocks: Sequence[
             yaxis2=base.axis(0.0, top * 1.1, [0.0, top], ["0", words.whole(top)], domain=[share + 0.02, 1.0]),
             margin={"l": GUTTER, "r": 16, "t": 4, "b": 20, "pad": 0},
             barmode="overlay",
-            shapes=[*(_square(row, GUTTER) for row in range(rows)), *(_begin(at) for at, _ in begun)],
+            shapes=[*(base.slot_square(row, row, GUTTER) for row in range(rows)), *(_begin(at) for at, _ in begun)],
             annotations=[*(_name(row, GUTTER) for row in range(rows)), *(_arm(at, arm) for at, arm in begun)],
         ),
         "narrow": {
             "margin": {"l": NARROW_GUTTER, "r": 4, "t": 4, "b": 20, "pad": 0},
-            "shapes": [*(_square(row, NARROW_GUTTER) for row in range(rows)), *(_begin(at) for at, _ in begun)],
+            "shapes": [*(base.slot_square(row, row, NARROW_GUTTER) for row in range(rows)), *(_begin(at) for at, _ in begun)],
             "annotations": [*(_name(row, NARROW_GUTTER) for row in range(rows)), *(_arm(at, arm) for at, arm in begun)],
         },
         "rows": rows + LOAD_ROWS,
@@ -121,24 +121,6 @@ def _within(counts: Sequence[tuple[float, int]], second: int) -> int:
     before = [count for at, count in counts if at <= second]
     inside = [count for at, count in counts if second < at < second + 1]
     return max([*(before[-1:] or [0]), *inside])
-
-
-def _square(row: int, gutter: int) -> dict[str, Any]:
-    return {
-        "type": "rect",
-        "xref": "paper",
-        "yref": "y",
-        "xsizemode": "pixel",
-        "ysizemode": "pixel",
-        "xanchor": 0,
-        "yanchor": row,
-        "x0": -gutter,
-        "x1": -gutter + 10,
-        "y0": -5,
-        "y1": 5,
-        "fillcolor": base.slot_colour(row),
-        "line": {"width": 0},
-    }
 
 
 def _name(row: int, gutter: int) -> dict[str, Any]:

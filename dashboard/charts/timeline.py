@@ -190,20 +190,7 @@ def _frames(shown: Sequence[Lane], loose: Sequence[tuple[int, RequestRow]], gutt
 
 def _frame(row: int, lane: Lane, gutter: int) -> list[dict[str, Any]]:
     """The slot's square before its name, and the hairline under its lane."""
-    square = {
-        "type": "rect",
-        "xref": "paper",
-        "yref": "y",
-        "xsizemode": "pixel",
-        "ysizemode": "pixel",
-        "xanchor": 0,
-        "yanchor": row,
-        "y0": -5,
-        "y1": 5,
-        "fillcolor": base.slot_colour(lane.slot),
-        "line": {"width": 0},
-    }
-    return [{**square, "x0": -gutter, "x1": -gutter + 10}, _rule(row)]
+    return [base.slot_square(lane.slot, row, gutter), _rule(row)]
 
 
 def _rule(row: int) -> dict[str, Any]:
