@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from playwright.sync_api import Browser, Page, StorageState
+from playwright.sync_api import Error as PlaywrightError
 
 AREAS = ("board", "control", "experiments", "people")
 AMOUNTS = ("none", "little", "much")
@@ -46,7 +47,7 @@ def take(browser: Browser, web: str, state: StorageState, shots: Sequence[Shot],
                 storage_state=state if signed_in else None,
                 has_touch=width < 500,
             )
-            context.set_default_timeout(10_000)
+            context.set_default_timeout(6_000)
             for shot in wanted:
                 said += [
                     f"{shot.name} {theme} {width}: {words}" for words in _one(context.new_page(), shot, out, f"{theme}-{width}")
@@ -64,7 +65,10 @@ def _one(page: Page, shot: Shot, out: Path, look: str) -> list[str]:
         said.append(f"answered {answer.status if answer else 'nothing'}, not {shot.status}")
     page.wait_for_timeout(SETTLE_MS)
     if shot.then:
-        shot.then(page)
+        try:
+            shot.then(page)
+        except PlaywrightError as error:  # the picture shows why
+            said.append(str(error).splitlines()[0])
         page.wait_for_timeout(SETTLE_MS // 2)
     tall = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
     size = page.viewport_size

@@ -1,9 +1,10 @@
-"""One area with one amount of data: python -m tests.gallery.trial OUT AREA AMOUNT [part of a page's name]."""
+"""One area with one amount of data: python -m tests.gallery.trial OUT STATIC AREA AMOUNT [part of a page's name]."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,11 +24,22 @@ from tests.support.stack import ROOT, free_port, run_environment
 PLAY_S = 3600
 
 
-@contextmanager
-def console(var: Path) -> Iterator[Parts]:
-    """Web process and Valkey alone, on a database of their own; its settings are this process's too."""
+def settings_of(var: Path) -> dict[str, str]:
     ports = {"PORT": str(free_port()), "ENGINE_PORT": str(free_port()), "BACKEND": "simulated"}
-    found = prepared(var, run_environment(var, **ports))
+    return run_environment(var, **ports, DJANGO_SETTINGS_MODULE="dashboard.settings")
+
+
+def collect_static(var: Path) -> None:
+    """Once for all trials: it takes longer than the rest of a start."""
+    prepared(var, settings_of(var))
+
+
+@contextmanager
+def console(var: Path, made: Path) -> Iterator[Parts]:
+    """Web process and Valkey alone, on a database of their own; its settings are this process's too."""
+    shutil.copytree(made / "static", var / "static")
+    shutil.copy(made / "static.stamp", var)
+    found = prepared(var, settings_of(var))
     os.environ |= found.env
     try:
         found.start("valkey", "web")
@@ -62,9 +74,9 @@ def signed_in(browser: Browser, web: str) -> StorageState:
     return state
 
 
-def main(out: Path, area: str, amount: str, only: str = "") -> None:
+def main(out: Path, made: Path, area: str, amount: str, only: str = "") -> None:
     module = importlib.import_module(f"tests.gallery.{area}")
-    with tempfile.TemporaryDirectory(prefix="slotboard-gallery-") as folder, console(Path(folder)) as parts:
+    with tempfile.TemporaryDirectory(prefix="slotboard-gallery-") as folder, console(Path(folder), made) as parts:
         import django
 
         django.setup()
@@ -80,4 +92,4 @@ def main(out: Path, area: str, amount: str, only: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

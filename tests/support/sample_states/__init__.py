@@ -6,8 +6,20 @@ of one state agree with each other. `examples()` gives one of each kind of state
 
 from __future__ import annotations
 
-from tests.support.sample_states.examples import EXAMPLES, down, examples, vllm
+from tests.support.sample_states.examples import EXAMPLES, down, example, examples, vllm
 from tests.support.sample_states.server import FakeServer
 from tests.support.sample_states.words import CLIENTS, FIELDS, STOCK_MISSING, STOCK_WHY, Json
 
-__all__ = ["CLIENTS", "EXAMPLES", "FIELDS", "STOCK_MISSING", "STOCK_WHY", "FakeServer", "Json", "down", "examples", "vllm"]
+__all__ = [
+    "CLIENTS",
+    "EXAMPLES",
+    "FIELDS",
+    "STOCK_MISSING",
+    "STOCK_WHY",
+    "FakeServer",
+    "Json",
+    "down",
+    "example",
+    "examples",
+    "vllm",
+]

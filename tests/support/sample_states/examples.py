@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from functools import cache
 
 from tests.support.sample_states.server import FakeServer
 from tests.support.sample_states.words import STOCK_MISSING, Json
@@ -30,6 +32,12 @@ EXAMPLES: dict[str, Callable[[int], FakeServer]] = {
     "wide": lambda pk: FakeServer(pk, "wide", n_slots=12, seed=9, load=0.2, prompt_tokens=(300, 4000)).play(200),
     "many": lambda pk: FakeServer(pk, "many", n_slots=256, seed=8, load=0.02, prompt_tokens=(60, 3000)).play(200),
 }
+
+
+@cache
+def _played(name: str) -> FakeServer:
+    """Played once: that takes longer than a copy."""
+    return EXAMPLES[name](NAMES.index(name) + 1)
 
 
 def vllm(pk: int, now: float) -> Json:
@@ -68,22 +76,28 @@ def down(state: Json, health: str, text: str, detail: str, seconds: float) -> Js
     }
 
 
+#: How the others are not up: kind, health, and in words what and why.
+OTHERS = {
+    "down": ("engine", "down", "Down", "connection refused"),
+    "unauthorised": ("llama_server", "unauthorised", "Unauthorised", "401 on /slots; its key is missing here"),
+    "silent": ("llama_server", "silent", "Busy, no answer", "no answer for 42 s, last seen in a prompt on slot 0"),
+    "loading": ("llama_server", "loading", "Loading the model", "it answers 503 until then"),
+}
+NAMES = (*EXAMPLES, "vllm", *OTHERS)
+
+
+def example(name: str, now: float) -> Json:
+    """The state of that name; ids count from 1 in the order of NAMES."""
+    pk = NAMES.index(name) + 1
+    if name in EXAMPLES:
+        return copy.deepcopy(_played(name)).shift(now).state()
+    if name == "vllm":
+        return vllm(pk, now)
+    kind, health, text, detail = OTHERS[name]
+    base = FakeServer(pk, health, kind=kind, seed=pk).play(0 if health == "loading" else 40)
+    return down(base.shift(now).state(), health, text, detail, 252.0 if health == "down" else 42.0)
+
+
 def examples(now: float) -> dict[str, Json]:
-    """State by name; ids count from 1 in this order."""
-    states = {name: make(pk).shift(now).state() for pk, (name, make) in enumerate(EXAMPLES.items(), start=1)}
-    states["vllm"] = vllm(len(states) + 1, now)
-    spare = len(states) + 1
-    for pk, (health, text, detail) in enumerate(
-        (
-            ("down", "Down", "connection refused"),
-            ("unauthorised", "Unauthorised", "401 on /slots; its key is missing here"),
-            ("silent", "Busy, no answer", "no answer for 42 s, last seen in a prompt on slot 0"),
-            ("loading", "Loading the model", "it answers 503 until then"),
-        ),
-        start=spare,
-    ):
-        base = FakeServer(pk, health, kind="engine" if health == "down" else "llama_server", seed=pk).play(
-            0 if health == "loading" else 40
-        )
-        states[health] = down(base.shift(now).state(), health, text, detail, 252.0 if health == "down" else 42.0)
-    return states
+    """All of them by name."""
+    return {name: example(name, now) for name in NAMES}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from dashboard.people.models import Scope
 from scheduler_api.api_problems import MEDIA_TYPE
 from scheduler_api.models import Server
 from tests.conftest import client_of
-from tests.support.sample_states import Json, examples
+from tests.support.sample_states import Json, example
 from tests.unit.dashboard.conftest import KEY, fake, states
 
 __all__ = ["fake", "states"]
@@ -27,18 +26,12 @@ __all__ = ["fake", "states"]
 Show = Callable[[str], Server]
 
 
-@pytest.fixture(scope="session")
-def played() -> dict[str, Json]:
-    """The example states, played once: that takes half a second."""
-    return examples(time.time())
-
-
 @pytest.fixture
-def shown(db: None, states: dict[int, Json], played: dict[str, Json]) -> Show:
+def shown(db: None, states: dict[int, Json]) -> Show:
     """Registers a server and gives it the example state of that name."""
 
     def show(name: str) -> Server:
-        state = deepcopy(played[name])
+        state = example(name, time.time())
         server = Server.objects.create(
             name=name, kind=state["server"]["kind"], base_url="http://127.0.0.1:1", api_key=KEY, enabled=False
         )

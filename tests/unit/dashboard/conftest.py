@@ -11,7 +11,7 @@ from scheduler_api import live, policies
 from scheduler_api.models import Server
 from scheduler_api.policies import switching
 from tests.support.fake_policies import FakePolicies
-from tests.support.sample_states import Json, examples
+from tests.support.sample_states import Json, example
 
 KEY = "a-key-that-no-page-may-show"
 
@@ -27,10 +27,9 @@ def states(monkeypatch: pytest.MonkeyPatch) -> dict[int, Json]:
 @pytest.fixture
 def shown(db: None, states: dict[int, Json]) -> Callable[[str], Server]:
     """Registers a server and gives it the example state of that name."""
-    made = examples(time.time())
 
     def show(name: str) -> Server:
-        state = made[name]
+        state = example(name, time.time())
         server = Server.objects.create(
             name=name, kind=state["server"]["kind"], base_url="http://127.0.0.1:1", api_key=KEY, enabled=False
         )

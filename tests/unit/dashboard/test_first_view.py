@@ -7,7 +7,7 @@ import pytest
 from dashboard import first_view, policy_page, present, units
 from dashboard.drawings import ROWS, batches
 from tests.support.javascript import evaluate
-from tests.support.sample_states import EXAMPLES, Json, examples
+from tests.support.sample_states import EXAMPLES, Json, example
 from tests.unit.scheduler.harness import Bench
 
 
@@ -82,9 +82,9 @@ def test_a_missing_figure_says_why() -> None:
 
 @pytest.mark.parametrize("name", ["down", "silent", "unauthorised"])
 def test_trouble_is_a_sentence(name: str) -> None:
-    state = examples(1000.0)[name]
+    state = example(name, 1000.0)
     assert first_view.trouble(state, 1000.0).endswith("What stands below is what was seen last.")
-    assert first_view.trouble(examples(1000.0)["busy"], 1000.0) == ""
+    assert first_view.trouble(example("busy", 1000.0), 1000.0) == ""
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_review_warns_when_the_server_would_keep_another_value() -> None:
 
 
 def test_engines_of_one_address_read_alike_on_both_sides() -> None:
-    state = examples(1_764_500_000.0)["vllm"]
+    state = example("vllm", 1_764_500_000.0)
     rows = units.rows(state)
     shown = evaluate("live/units.js", "value.map((unit) => module.cells(unit).map(([, text]) => text ?? '–'))", state["units"])
     assert shown == [[cell.text for cell in row.cells] for row in rows]
