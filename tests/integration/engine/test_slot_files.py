@@ -16,10 +16,25 @@ pytestmark = pytest.mark.model
 PROMPT = list(range(3000, 3200))
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineProcess]:
-    with running_engine("-np", "2", "-c", "2048", "--no-kv-unified", "--slot-save-path", str(tmp_path)) as engine:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("slots")
+
+
+@pytest.fixture(scope="module")
+def started(folder: Path) -> Iterator[EngineProcess]:
+    with running_engine("-np", "2", "-c", "2048", "--no-kv-unified", "--slot-save-path", str(folder)) as engine:
         yield engine
+
+
+@pytest.fixture
+def engine(started: EngineProcess, folder: Path) -> EngineProcess:
+    """Its slots and its folder are empty."""
+    for slot in (0, 1):
+        act(started, slot, "erase")
+    for path in folder.iterdir():
+        path.unlink()
+    return started
 
 
 def act(engine: EngineProcess, slot: int, action: str, status: int = 200, **body: Any) -> dict[str, Any]:
@@ -33,12 +48,12 @@ def ask(engine: EngineProcess, slot: int) -> dict[str, Any]:
     return engine.complete(prompt=PROMPT, id_slot=slot, n_predict=8, return_tokens=True)
 
 
-def test_a_saved_slot_goes_on_in_another_one(engine: EngineProcess, tmp_path: Path) -> None:
+def test_a_saved_slot_goes_on_in_another_one(engine: EngineProcess, folder: Path) -> None:
     first = ask(engine, 0)
     saved = act(engine, 0, "save", filename="warm.bin")
     assert (saved["id_slot"], saved["filename"], saved["n_saved"]) == (0, "warm.bin", len(PROMPT) + 7)
-    assert saved["n_written"] == (tmp_path / "warm.bin").stat().st_size
-    assert [path.name for path in tmp_path.iterdir()] == ["warm.bin"]
+    assert saved["n_written"] == (folder / "warm.bin").stat().st_size
+    assert [path.name for path in folder.iterdir()] == ["warm.bin"]
     restored = act(engine, 1, "restore", filename="warm.bin")
     assert (restored["n_restored"], restored["n_read"]) == (saved["n_saved"], saved["n_written"])
     again = ask(engine, 1)
@@ -54,9 +69,9 @@ def test_an_erased_slot_starts_from_nothing(engine: EngineProcess) -> None:
     assert again["tokens"] == first["tokens"]
 
 
-def test_a_file_that_is_no_slot_leaves_an_empty_one(engine: EngineProcess, tmp_path: Path) -> None:
+def test_a_file_that_is_no_slot_leaves_an_empty_one(engine: EngineProcess, folder: Path) -> None:
     ask(engine, 0)
-    (tmp_path / "other.bin").write_bytes(b"something else" * 100)
+    (folder / "other.bin").write_bytes(b"something else" * 100)
     for name in ("other.bin", "missing.bin"):
         assert "Unable to restore" in act(engine, 0, "restore", 400, filename=name)["error"]["message"]
     assert ask(engine, 0)["timings"]["cache_n"] == 0
