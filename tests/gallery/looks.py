@@ -74,7 +74,7 @@ def _one(page: Page, shot: Shot, out: Path, look: str) -> list[str]:
     size = page.viewport_size
     assert size is not None
     clip = {"x": 0, "y": 0, "width": size["width"], "height": max(size["height"], tall)}
-    page.screenshot(path=out / f"{shot.name}-{look}.png", full_page=True, clip=clip, animations="disabled")  # type: ignore[arg-type]
+    page.screenshot(path=out / f"{shot.name}-{look}.png", full_page=True, clip=clip, animations="disabled", timeout=60_000)  # type: ignore[arg-type]
     page.close()
     # The status of a page that is meant to fail is no fault of it.
     return [words for words in said if shot.status == 200 or "Failed to load resource" not in words]

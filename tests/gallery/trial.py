@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,9 +55,10 @@ def playing(env: dict[str, str], names: Sequence[str]) -> Iterator[None]:
         yield
         return
     command = [sys.executable, "-m", "tests.support.play_states", str(PLAY_S), *names]
-    player = subprocess.Popen(command, cwd=ROOT, env=env)
+    player = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     try:
-        time.sleep(20)  # it makes up days of a past first
+        assert player.stdout is not None
+        assert player.stdout.readline() == "playing\n", "the made-up servers did not come to work"
         yield
     finally:
         player.send_signal(signal.SIGTERM)

@@ -2,7 +2,7 @@
 
 It plays the observer: registers a server for each example, writes its state, sends its deltas, and keeps its detail. The engines
 among them have been at work for ten minutes when it begins, and have a made-up past of days. Wants SLOTBOARD_VAR_DIR and
-REDIS_URL of a trial, never those of a console in use.
+REDIS_URL of a trial, never those of a console in use. It says "playing" when the past is made up.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def main(seconds: float, names: list[str]) -> None:
             if server.t - kept[name] >= CHUNK_S and server.kind == "engine":
                 kept[name] = keep(server, kept[name])
     states = {name: server.state() for name, server in playing.items()}
+    print("playing", flush=True)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(STEP_S)
