@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
@@ -16,6 +17,10 @@ from pytest_django.fixtures import Settings
 from dashboard.people.models import Membership, ServerGroup
 from scheduler_api.audit import guards
 from tests.support.valkey import ValkeyProcess, running_valkey
+
+# No example is too slow: how fast a machine is says nothing of what is tested.
+hypothesis.settings.register_profile("slotboard", deadline=None)
+hypothesis.settings.load_profile("slotboard")
 
 PLAIN_STATIC = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
 

@@ -15,6 +15,6 @@ sh tools/check.sh || failed="$failed checks"
 part unit .venv/bin/python -m pytest tests/unit -q -n 2
 part integration .venv/bin/python -m pytest tests/integration -q -n 2 --dist loadfile
 chromium=$(sh tools/browser.sh) || fail "the browser tests need Chromium; the line above says what is missing."
-CHROMIUM="$chromium" part browser .venv/bin/python -m pytest tests/browser -q -p no:randomly
+CHROMIUM="$chromium" part browser .venv/bin/python -m pytest tests/browser -q -p no:randomly -n 2 --dist loadfile
 [ -z "$failed" ] || fail "these failed:$failed"
 printf '\nslotboard: all parts passed\n'

@@ -22,7 +22,7 @@ NO_METRICS = "There is no /metrics at this address (it answers {status}); vLLM's
 OTHERS = "Not supported: the metrics look like those of {whose}."
 NOT_VLLM = "/metrics holds none of vLLM's names."
 MODELS_NEED_KEY = "The model's name is under /v1, which needs a key."
-_NEVER_TOLD = {
+NEVER_TOLD = {
     "slots": NO_SLOTS,
     "slot_rates": NO_SLOTS,
     "worst_stall_s": "Stalls are those of slots, which a vLLM does not report.",
@@ -196,7 +196,7 @@ class VllmReader:
         }
 
     def _missing(self, queue: Json | None) -> Json:
-        missing = _NEVER_TOLD | self.missing
+        missing = NEVER_TOLD | self.missing
         if (why := self.missing.get("metrics")) is not None:
             return missing | dict.fromkeys(("queue", "units", "prompt_tps", "gen_tps"), why)
         return missing if queue is not None else missing | {"queue": _NOT_EXPORTED}

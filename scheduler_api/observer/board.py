@@ -135,8 +135,9 @@ class Board:
         running = sum(unit["running"] or 0 for unit in self.parts["units"]) if not busy else 0
         depth = count(mapping(self.parts["queue"]).get("depth"))
         told = [
-            f"{busy} of its slots have work" if busy else f"{running} requests run" if running else "",
-            f"{depth} wait" if depth else "",
+            f"{busy} of its slots {'has' if busy == 1 else 'have'} work" if busy else "",
+            f"{running} {'request runs' if running == 1 else 'requests run'}" if running else "",
+            f"{depth} {'waits' if depth == 1 else 'wait'}" if depth else "",
         ]
         return ", ".join(part for part in told if part) or "work is there"
 

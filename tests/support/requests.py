@@ -7,10 +7,11 @@ import threading
 import urllib.request
 from typing import Any
 
+PATIENCE_S = 150.0  # a long prompt on a busy machine
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def post(url: str, body: dict[str, Any], headers: dict[str, str] | None = None, timeout: float = 60.0) -> dict[str, Any]:
+def post(url: str, body: dict[str, Any], headers: dict[str, str] | None = None, timeout: float = PATIENCE_S) -> dict[str, Any]:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})})
     with DIRECT.open(request, timeout=timeout) as response:
         answer: dict[str, Any] = json.loads(response.read())
@@ -33,7 +34,7 @@ class Background:
         except Exception as error:
             self._error = error
 
-    def answer(self, timeout: float = 60.0) -> dict[str, Any]:
+    def answer(self, timeout: float = PATIENCE_S) -> dict[str, Any]:
         self._thread.join(timeout)
         if self._error is not None:
             raise self._error

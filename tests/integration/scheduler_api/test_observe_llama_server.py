@@ -208,7 +208,7 @@ async def test_case_18_slots_that_work_without_a_token_are_not_called_serving(mo
         server = await add(stock.url)
         async with observing() as watching:
             state = await watching.until(server, lambda state: state["health"]["state"] == "not_serving")
-            assert state["health"]["detail"] == "1 of its slots have work, 5 wait"
+            assert state["health"]["detail"] == "1 of its slots has work, 5 wait"
             assert state["slots"][0]["state"] == "generating"
             stock.slots[0] = busy_slot(0, n_decoded=2)
             await watching.until(server, is_up)

@@ -100,7 +100,7 @@ async def test_case_18_healthy_but_not_serving_is_said(monkeypatch: pytest.Monke
                 server, lambda state: state["health"]["text"].startswith("Up but not serving, no token for ")
             )
             assert state["health"]["state"] == state["units"][0]["state"] == "not_serving"
-            assert state["health"]["detail"] == "1 requests run, 5 wait"
+            assert state["health"]["detail"] == "1 request runs, 5 wait"
             assert (state["queue"]["depth"], state["figures"]["gen_tps"]) == (5, 0.0)
             since = state["health"]["since"]
             await asyncio.sleep(1.2)

@@ -6,8 +6,9 @@ import copy
 from collections.abc import Callable
 from functools import cache
 
+from scheduler_api.kinds.vllm_state import NEVER_TOLD, WHY_NOT
 from tests.support.sample_states.server import FakeServer
-from tests.support.sample_states.words import STOCK_MISSING, Json
+from tests.support.sample_states.words import Json
 
 
 def _barrier(pk: int) -> FakeServer:
@@ -50,13 +51,14 @@ def vllm(pk: int, now: float) -> Json:
         "itl": {"p50": 0.03, "p95": 0.05, "p99": 0.1, "n": 900, "over_s": 59.8},
         "tpot": None, "missing": {},
     }  # fmt: skip
-    stuck = {"state": "not_serving", "text": "Up but not serving, no token for 3 min", "detail": "1 requests run, 5 wait"}
+    stuck = {"state": "not_serving", "text": "Up but not serving, no token for 3 min", "detail": "1 request runs, 5 wait"}
     other = unit | stuck | {"id": "1", "running": 1, "waiting": 5, "gen_tps": 0.0, "ttft": None, "itl": None}
     other["missing"] = {"ttft": "No request got its first token in the last minute."}
     return base | {
         "units": [unit, other],
         "slots": [],
-        "missing": STOCK_MISSING | {"slots": "vLLM has no slots; its engines are shown above."},
+        "switching": base["switching"] | {"why_not": WHY_NOT},
+        "missing": NEVER_TOLD,
         "fairness": None,
     }
 

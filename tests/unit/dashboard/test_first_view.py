@@ -177,7 +177,7 @@ def test_engines_of_one_address_read_alike_on_both_sides() -> None:
     rows = units.rows(state)
     shown = evaluate("live/units.js", "value.map((unit) => module.cells(unit).map(([, text]) => text ?? '–'))", state["units"])
     assert shown == [[cell.text for cell in row.cells] for row in rows]
-    assert (rows[0].text, rows[1].mark, rows[1].detail) == ("Serving", "stuck", "1 requests run, 5 wait")
+    assert (rows[0].text, rows[1].mark, rows[1].detail) == ("Serving", "stuck", "1 request runs, 5 wait")
     assert rows[1].cells[7].why == "No request got its first token in the last minute."
     assert units.title(state) == "Engines"
 

@@ -194,7 +194,7 @@ def test_flags_that_would_meet_keep_their_mark_and_lose_their_words_the_newest_l
 
 @pytest.mark.parametrize("state", list(present.HEALTH))
 def test_each_state_of_health_reads_alike_on_both_sides(state: str) -> None:
-    health = {"state": state, "text": "", "detail": "1 requests run, 5 wait.", "since": 1000.0, "seen_at": 1000.0}
+    health = {"state": state, "text": "", "detail": "1 request runs, 5 wait.", "since": 1000.0, "seen_at": 1000.0}
     shown = evaluate(
         "live/words.js", "[module.HEALTH[value.state], module.ANSWERS.has(value.state), module.trouble(value, 1075)]", health
     )
