@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard import present
-from dashboard.policy_words import DEPENDS_ON
+from dashboard.policy_words import DEPENDS_ON, DEPENDS_ON_ANY
 from dashboard.present import State
 
 HUES = 8
@@ -31,8 +31,6 @@ SHORT_NAMES = {
     "speculative_n_min": "draft at least",
     "speculative_ngram_size": "lookup of",
 }
-# Fields that matter while another one is not off.
-DEPENDS_ON_ANY = {"speculative_n_max": "speculative", "speculative_n_min": "speculative"}
 
 
 @dataclass(frozen=True, slots=True)

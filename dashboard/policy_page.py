@@ -12,7 +12,7 @@ from typing import Any
 from dashboard.drawings import Drawing, drawing
 from dashboard.first_view import counts, words
 from dashboard.policy_effects import Effect
-from dashboard.policy_words import DEPENDS_ON, DRAWN, OPTION_SENTENCES, SENTENCES, TITLES, unit
+from dashboard.policy_words import DEPENDS_ON, DEPENDS_ON_ANY, DRAWN, OPTION_SENTENCES, SENTENCES, TITLES, unit
 from dashboard.present import grouped
 
 type Json = dict[str, Any]
@@ -86,7 +86,6 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
     wanted = chosen.get(name, asked)
     last = next((change for change in applied if name in change.changes), None)
     own = last is not None and last.changes[name] == asked  # what was set here last is what stands
-    other, value = DEPENDS_ON.get(name, ("", ""))
     return Card(
         name=name,
         title=TITLES.get(name, words(name).capitalize()),
@@ -104,10 +103,21 @@ def _card(name: str, spec: Json, policy: Json, chosen: Mapping[str, Any], applie
         nullable=bool(spec.get("nullable", True)),
         drawing=drawing(name),
         changed=wanted != asked,
-        needs=f"counts under {words(other)} {words(value)} alone" if not counts(policy["effective"], name) else "",
+        needs=needs(policy["effective"], name),
         takes_effect=str(spec.get("takes_effect", "")),
         did=tuple(did),
     )
+
+
+def needs(effective: Json, name: str) -> str:
+    """Under what else alone a field counts, while that is not so; "" when it counts."""
+    if counts(effective, name):
+        return ""
+    if name in DEPENDS_ON_ANY:
+        other = DEPENDS_ON_ANY[name]
+        return f"counts with {TITLES.get(other, words(other)).lower()} on alone"
+    other, value = DEPENDS_ON[name]
+    return f"counts under {words(other)} {words(value)} alone"
 
 
 def limits(spec: Mapping[str, Any]) -> str:

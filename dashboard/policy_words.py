@@ -27,6 +27,8 @@ DEPENDS_ON = {
     "barrier_max_generation_tokens": ("phase", "barrier"),
     "speculative_ngram_size": ("speculative", "ngram"),
 }
+#: field -> another that must not be off
+DEPENDS_ON_ANY = {"speculative_n_max": "speculative", "speculative_n_min": "speculative"}
 SENTENCES = {
     "prefill_order": "Whose prompt enters the next batch first. Drawn: prompts of 20, 20 and 3 tokens in batches of 8; "
     "each column is one batch.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,11 +35,11 @@ def collect_static(var: Path) -> None:
 
 
 @contextmanager
-def console(var: Path, made: Path) -> Iterator[Parts]:
+def console(var: Path, made: Path, more: Mapping[str, str]) -> Iterator[Parts]:
     """Web process and Valkey alone, on a database of their own; its settings are this process's too."""
     shutil.copytree(made / "static", var / "static")
     shutil.copy(made / "static.stamp", var)
-    found = prepared(var, settings_of(var))
+    found = prepared(var, {**settings_of(var), **more})
     os.environ |= found.env
     try:
         found.start("valkey", "web")
@@ -76,11 +77,16 @@ def signed_in(browser: Browser, web: str) -> StorageState:
 
 def main(out: Path, made: Path, area: str, amount: str, only: str = "") -> None:
     module = importlib.import_module(f"tests.gallery.{area}")
-    with tempfile.TemporaryDirectory(prefix="slotboard-gallery-") as folder, console(Path(folder), made) as parts:
+    with tempfile.TemporaryDirectory(prefix="slotboard-gallery-") as folder, contextlib.ExitStack() as stack:
+        more = module.environment(Path(folder)) if hasattr(module, "environment") else {}
+        parts = stack.enter_context(console(Path(folder), made, more))
         import django
 
         django.setup()
         names: Sequence[str] = module.fill(amount)
+        if starts := getattr(module, "STARTS", {}).get(amount):
+            parts.start(*starts)
+            parts.wait_for(f"{parts.engine}/health")
         shots: list[Shot] = [shot for shot in module.PAGES if amount in shot.amounts and only in shot.name]
         with playing(parts.env, names), sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or None, args=FLAGS)

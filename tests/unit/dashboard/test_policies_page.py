@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.policy_page import change_words
+from dashboard.policy_page import change_words, needs
 from dashboard.policy_words import SENTENCES, TITLES
 from engine.scheduler.policy import Policy, table
 from scheduler_api import policies
@@ -51,6 +51,18 @@ def test_a_switch_is_asked_with_the_version_that_was_seen_and_read_back(
     assert "Read back: phase barrier, version 42, from iteration 4711 on." in response.text
     assert "phase: continuous to barrier" in response.text  # in the list of changes
     assert "barrier, in force" in response.text
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("prefill_order", ""),
+        ("barrier_join", "counts under phase barrier alone"),
+        ("speculative_n_max", "counts with speculative decoding on alone"),
+    ],
+)
+def test_what_a_field_needs_in_order_to_count_is_named(name: str, told: str) -> None:
+    assert needs({"phase": "continuous", "speculative": "off"}, name) == told
 
 
 def test_until_changed_carries_no_deadline(operator_client: Client, server: Server, fake: FakePolicies) -> None:

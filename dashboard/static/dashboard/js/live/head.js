@@ -28,7 +28,13 @@ export class Head {
     const trouble = this.part("trouble");
     const told = words.trouble(health, now);
     show(trouble, Boolean(told));
-    if (told && trouble) set(trouble.querySelector("span"), told);
+    if (!told || !trouble) return;
+    set(trouble.querySelector("span"), told);
+    const [name, tone] = words.HEALTH[health.state] ?? words.HEALTH.unknown;
+    trouble.classList.toggle("warning", tone === "is-warn");
+    trouble.classList.toggle("error", tone !== "is-warn");
+    remark(trouble.querySelector("svg"), name);
+    trouble.querySelector("svg").setAttribute("class", `m ${tone}`);
   }
 
   #health(state) {
