@@ -31,9 +31,11 @@ def nice_step(spread: float, want: int) -> float:
     return power * next((step for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= raw * 0.999999), 10.0)
 
 
-def ticks(low: float, high: float, want: int = 4) -> list[float]:
-    """Round numbers from at or below `low` to at or above `high`."""
+def ticks(low: float, high: float, want: int = 4, *, whole: bool = False) -> list[float]:
+    """Round numbers from at or below `low` to at or above `high`; `whole`: of things that are counted, so no halves."""
     step = nice_step(high - low, want)
+    if whole and step % 1:
+        step = math.ceil(step)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(index * step, 10) for index in range(first, last + 1)]
 

@@ -79,6 +79,7 @@ def _high_and_low(name: str) -> tuple[Line, ...]:
 
 _QUEUE = (Line("deepest", _of("queue_max")), Line("mean", _of("queue_mean"), True))
 _JAIN = (Line("slots", _of("jain_slots")), Line("clients", _of("jain_clients"), True))
+COUNTED = ("tasks", "slots")
 PANELS = (
     Panel("prompt", "Prompt tokens", "tokens/s", RATES, _one("prompt_tps")),
     Panel("gen", "Generated tokens", "tokens/s", RATES, _one("gen_tps"), places=1),
@@ -137,7 +138,7 @@ def panel_figure(
         data.append(
             {"type": "scatter", "mode": "lines", "name": line.name, "x": x, "y": y, "line": look, "hoverinfo": "skip", **fill}
         )
-    grid = base.ticks(0.0, max([*values, panel.top]) or 1.0, 2)
+    grid = base.ticks(0.0, max([*values, panel.top]) or 1.0, 2, whole=panel.unit in COUNTED)
     return {
         "data": data,
         "layout": base.layout(

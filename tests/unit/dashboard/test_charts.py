@@ -306,6 +306,11 @@ def test_any_values_give_axes_that_hold_them(values: list[tuple[float, float]]) 
 
 def test_ticks_are_round_and_the_last_has_the_unit() -> None:
     assert base.ticks(0, 5.2, 3) == [0, 2, 4, 6]
+    assert (base.ticks(0, 5, 2), base.ticks(0, 5, 2, whole=True), base.ticks(0, 1, 2, whole=True)) == (
+        [0, 2.5, 5],
+        [0, 3, 6],
+        [0, 1],
+    )
     assert base.tick_words([0, 2.5, 5]) == ["0", "2.5", "5 s"]
     assert base.tick_words([]) == []
 
