@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable
 from functools import cache
 
-from scheduler_api.kinds.vllm_state import NEVER_TOLD, WHY_NOT
 from tests.support.sample_states.server import FakeServer
 from tests.support.sample_states.words import Json
 
@@ -43,6 +42,8 @@ def _played(name: str) -> FakeServer:
 
 def vllm(pk: int, now: float) -> Json:
     """Two engines behind one address, told apart by its metrics: no slots, no batches."""
+    from scheduler_api.kinds.vllm_state import NEVER_TOLD, WHY_NOT  # wants Django's settings, which the others do without
+
     base = FakeServer(pk, "vllm", kind="vllm", seed=2).play(40).shift(now).state()
     unit = {
         "id": "0", "kind": "engine", "model": "qwen", "state": "up", "text": "Serving", "detail": "", "running": 3, "waiting": 2,
