@@ -47,6 +47,10 @@ class LoadPlan:
         return words.span(self.block_s)
 
     @property
+    def scale_words(self) -> str:
+        return f"{self.scale:.3g}"
+
+    @property
     def speed_words(self) -> str:
         rate = f"{words.whole(self.speed.tokens_per_s)} prompt tokens a second"
         return (

@@ -77,7 +77,7 @@ def grouped(value: float | None, places: int = 0) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """0.4 s, 12 s, 4 min 12 s, 2 h 5 min, 3 d 4 h; "" for None."""
+    """0.4 s, 12 s, 4 min 12 s, 2 h 5 min, 3 d 4 h, 12 d; "" for None."""
     if seconds is None:
         return ""
     if seconds < 9.95:
@@ -91,7 +91,8 @@ def duration(seconds: float | None) -> str:
     if whole < DAY:
         rest = whole % HOUR // MINUTE
         return f"{whole // HOUR} h {rest} min" if rest else f"{whole // HOUR} h"
-    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+    rest = whole % DAY // HOUR if whole < 10 * DAY else 0
+    return f"{whole // DAY} d {rest} h" if rest else f"{whole // DAY} d"
 
 
 def rail(servers: Iterable[Any], states: Mapping[int, State]) -> list[dict[str, Any]]:

@@ -168,7 +168,7 @@ def short_verdict(ratio: Ratio | None) -> str:
 
 
 def arm_sentence(block: Mapping[str, Any]) -> str:
-    """Over an arm's timeline: "short done after 23.4 s, cold after 25.4 s", of a load "victim 8 of 8 done by 9.1 s"."""
+    """Over an arm's timeline: "short took 23.4 s, cold took 25.4 s", of a load "victim 8 of 8 done by 9.1 s"."""
     requests = block.get("requests") or []
     roles = list(dict.fromkeys(str(request["role"]) for request in requests))
     if set(roles) <= {"short", "cold"}:
@@ -183,7 +183,7 @@ def arm_sentence(block: Mapping[str, Any]) -> str:
 
 def _one_done(role: str, request: Mapping[str, Any]) -> str:
     done = request.get("done_at")
-    return f"{role} done after {words.seconds(done - request['sent_at'])} s" if done else f"{role} not done"
+    return f"{role} took {words.seconds(done - request['sent_at'])} s" if done else f"{role} not done"
 
 
 def _all_done(role: str, requests: Sequence[Mapping[str, Any]]) -> str:

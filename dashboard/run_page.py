@@ -88,7 +88,8 @@ def facts(run: Run, now: datetime, requests: str = "") -> dict[str, str]:
     done = run.finished_at or now
     took = (done - run.started_at).total_seconds() if run.started_at else None
     left = None
-    if run.active and took and run.progress_done and run.progress_total > run.progress_done:
+    stopping = run.stop_requested or run.state == RunState.STOPPING  # the blocks that are left are not run
+    if run.active and not stopping and took and run.progress_done and run.progress_total > run.progress_done:
         left = took / run.progress_done * (run.progress_total - run.progress_done)
     return {
         "scenario": run.scenario.replace("-", " "),

@@ -46,7 +46,7 @@ def _alone(
             f"from run {last.pk}" + ("" if factor == 1 else ", scaled by its number of tokens"),
         )
     rate = ASSUMED_TOKENS_PER_S
-    return sizes.cold / rate, sizes.short / rate, sizes.depth / rate, f"assuming {rate:,.0f} prompt tokens a second"
+    return sizes.cold / rate, sizes.short / rate, sizes.depth / rate, f"assuming {rate:.0f} prompt tokens a second"
 
 
 @dataclass(frozen=True, slots=True)

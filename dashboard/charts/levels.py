@@ -21,6 +21,8 @@ def levels(names: Sequence[str], points: Mapping[str, Sequence[tuple[int, float 
     )
     places = list(range(len(names)))
     shown = [next((word for word in name.split() if word[:1].isdigit()), name) for name in names]
+    if names and names[-1].endswith("/s"):
+        shown[-1] += "/s"
     return {
         "data": [_line(arm, each) for arm, each in points.items()],
         "layout": base.layout(base.axis(-0.4, len(names) - 0.6, places, shown, showgrid=False, showline=not steep), yaxis),

@@ -41,7 +41,7 @@ def search(searches: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
 def _rates(low: float, high: float) -> list[float]:
     """Powers of two over a wide range, since a search doubles and halves; round numbers over a narrow one."""
     if high > 6 * low:
-        return [2.0**power for power in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
+        return [2.0**power for power in range(math.ceil(math.log2(low * 0.9)), math.floor(math.log2(high * 1.1)) + 1)]
     return [tick for tick in base.ticks(low, high, 5) if tick > 0]
 
 

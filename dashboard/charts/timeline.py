@@ -271,4 +271,4 @@ def _sentence(request: Mapping[str, Any], origin: float) -> str:
     role = str(request["role"])
     if request.get("done_at") is None:
         return f"{role} sent at {words.seconds(request['sent_at'] - origin)} s, not done"
-    return f"{role} done after {words.seconds(request['done_at'] - request['sent_at'])} s"
+    return f"{role} took {words.seconds(request['done_at'] - request['sent_at'])} s"

@@ -57,7 +57,8 @@ def percent(ratio: float) -> str:
     change = (ratio - 1) * 100
     if abs(change) < 0.05:
         return "0.0 %"
-    return f"{'+' if change > 0 else MINUS}{abs(change):.1f} %"
+    size = f"{abs(change):.1f}" if abs(change) < 99.95 else whole(abs(change))
+    return f"{'+' if change > 0 else MINUS}{size} %"
 
 
 def _told(median: float) -> str:

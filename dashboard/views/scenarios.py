@@ -60,7 +60,7 @@ def _row(entry: Entry, run: Any) -> dict[str, Any]:
     streams = [stream.name for stream in scenario.streams] if isinstance(scenario, LoadScenario) else ["cold", "short"]
     row: dict[str, Any] = {"entry": entry, "streams": streams if scenario else [], "tags": _tags(entry), "run": run}
     if run is not None:
-        row |= {"verdict": run_list.verdict_of(run), "state": run_page.state_of(run)}
+        row |= {"verdict": run_list.unbroken(run_list.verdict_of(run)), "state": run_page.state_of(run)}
     return row
 
 
@@ -214,7 +214,15 @@ def _editor(
             stored.checked(text, own)
         except ScenarioError as failure:
             error = failure
-    context = {**_checked(text, error), "own": own, "text": text, "mode": "form", "tried": tried, "most": stored.MOST_BYTES}
+    context = {
+        **_checked(text, error),
+        "own": own,
+        "text": text,
+        "mode": "form",
+        "tried": tried,
+        "most": stored.MOST_BYTES,
+        "most_kb": stored.MOST_BYTES >> 10,
+    }
     try:
         parse(text, "text")
         context["head"], context["stream_fields"] = scenario_form.fields(text, context["faults"])

@@ -48,6 +48,7 @@ def take(browser: Browser, web: str, state: StorageState, shots: Sequence[Shot],
                 has_touch=width < 500,
             )
             context.set_default_timeout(6_000)
+            context.set_default_navigation_timeout(60_000)  # a page whose figures are worked out for the first time
             for shot in wanted:
                 said += [
                     f"{shot.name} {theme} {width}: {words}" for words in _one(context.new_page(), shot, out, f"{theme}-{width}")
@@ -60,7 +61,11 @@ def _one(page: Page, shot: Shot, out: Path, look: str) -> list[str]:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: said.append(str(error)))
-    answer = page.goto(shot.path)
+    try:
+        answer = page.goto(shot.path)
+    except PlaywrightError as error:  # the others are still wanted
+        page.close()
+        return [*said, str(error).splitlines()[0]]
     if answer is None or answer.status != shot.status:
         said.append(f"answered {answer.status if answer else 'nothing'}, not {shot.status}")
     page.wait_for_timeout(SETTLE_MS)

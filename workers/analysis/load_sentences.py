@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from workers.analysis.differences import Word
 from workers.analysis.naming import CLIENT, STATISTICS, TAIL
 from workers.analysis.paired import LEVEL, MIN_PAIRS, Ratio
-from workers.analysis.sentences import amount_words, percent
+from workers.analysis.sentences import amount_words, change_words, percent
 from workers.analysis.summary import Measure
 
 MOST_TOLD = 2
@@ -43,7 +43,7 @@ def _told(measure: Measure) -> str:
     if measure.word is Word.NOT_SHOWN:
         return f"{Word.NOT_SHOWN} ({percent(ratio.median - 1.0)}{_interval(ratio)})"
     if measure.word is Word.TOO_FEW:
-        return percent(ratio.median - 1.0)
+        return change_words(ratio, "sooner", "later")
     within = ", within the noise of equal arms" if measure.below_floor else ""
     return f"{amount_words(ratio, 'sooner', 'later')}{within}"
 

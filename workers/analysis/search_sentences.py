@@ -17,7 +17,8 @@ def search_sentence(
     """Of each arm the bracket, its ends being the medians over its searches; then what is shown of the difference."""
     told = [f"{label}: {_carries(searches[arm])}" for arm, label in zip("AB", labels, strict=True) if searches[arm]]
     compared = next((each for each in measures if each.name.metric == "capacity" and each.ratio is not None), None)
-    return f"{'; '.join(told)}.{_compared(compared)}" if told else "No search is complete yet."
+    found = "; ".join(told)
+    return f"{found[:1].upper()}{found[1:]}.{_compared(compared)}" if told else "No search is complete yet."
 
 
 def _carries(found: Sequence[Mapping[str, Any]]) -> str:
@@ -42,4 +43,7 @@ def _compared(measure: Measure | None) -> str:
         return " Not enough runs to show a difference."
     if measure.word is Word.NOT_SHOWN:
         return " No difference between them is shown."
-    return f" Against the first, the second carries {percent(measure.ratio.median - 1.0)}."
+    ratio = measure.ratio
+    low, high = (None if end is None else percent(end - 1.0) for end in (ratio.low, ratio.high))
+    between = f" ({low.removesuffix(' %')} to {high})" if low and high else ""
+    return f" Against the first, the second carries {percent(ratio.median - 1.0)}{between}."

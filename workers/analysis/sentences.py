@@ -85,6 +85,11 @@ def _amount(ratio: Ratio, below: str, above: str) -> str:
     return f"{max(ratio.median, 1 / ratio.median):.1f} times {word}"
 
 
+def change_words(ratio: Ratio, below: str, above: str) -> str:
+    """ "+2.5 %" or "2.1 times sooner": what was seen, where nothing is shown."""
+    return percent(ratio.median - 1.0) if _as_percent(ratio) else _amount(ratio, below, above)
+
+
 def amount_words(ratio: Ratio, below: str, above: str) -> str:
     """ "2.1 times sooner (1.9 to 2.3)"."""
     return f"{_amount(ratio, below, above)}{_brackets(_interval(ratio))}"

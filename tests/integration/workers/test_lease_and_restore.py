@@ -311,7 +311,7 @@ def test_the_plan_names_what_will_be_sent_and_what_is_in_the_way(db: None) -> No
     assert (small["order"], small["blocks"], small["requests"]) == ("AB BA AB", 7, 21)
     assert small["tokens"] == {"cold": 9_000, "depth": 20_000, "short": 750, "n_predict": 1}
     assert small["expected"]["cold_s"] == pytest.approx(3.0)
-    assert small["expected"]["basis"] == "assuming 3,000 prompt tokens a second"
+    assert small["expected"]["basis"] == "assuming 3000 prompt tokens a second"
     assert experiments.plan_of(None, 0.0, 3)["ok"] is False
 
 

@@ -192,7 +192,7 @@ def test_without_iterations_the_service_is_one_bar_from_first_visit_to_done() ->
     figure = charts.timeline(block, charts.timeline_range([block]))
     bar = next(trace for trace in figure["data"] if trace["name"] == "prompt")
     assert (bar["base"], bar["x"]) == ([0.5], [3.5])
-    assert [readout["text"] for readout in figure["readouts"]] == ["cold done after 4.00 s", "short sent at 1.00 s, not done"]
+    assert [readout["text"] for readout in figure["readouts"]] == ["cold took 4.00 s", "short sent at 1.00 s, not done"]
 
 
 @pytest.mark.parametrize("block", [{}, {"iterations": [], "requests": []}, {"requests": None, "iterations": None}])

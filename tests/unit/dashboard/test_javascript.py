@@ -11,7 +11,7 @@ from scheduler_api import frames
 from tests.support.javascript import evaluate
 from tests.support.sample_states import EXAMPLES
 
-SECONDS = [0, 0.04, 3.21, 9.94, 9.96, 12, 59.4, 60, 65, 300, 599, 601, 3600, 3700, 86_399, 86_400, 200_000]
+SECONDS = [0, 0.04, 3.21, 9.94, 9.96, 12, 59.4, 60, 65, 300, 599, 601, 3600, 3700, 86_399, 86_400, 200_000, 863_999, 900_000]
 
 
 def test_durations_and_numbers_read_alike_on_both_sides() -> None:

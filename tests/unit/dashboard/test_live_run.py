@@ -67,11 +67,13 @@ def test_a_run_that_stops_says_which_slots_are_still_busy(viewer_client: Client,
     state = FakeServer(server.pk, server.name).play(3).state()
     slots = [{**slot, "state": "prompt" if slot["id"] in (0, 2) else "idle"} for slot in state["slots"]]
     monkeypatch.setattr("scheduler_api.selectors.live_state", lambda pk: {**state, "slots": slots})
-    run = under_way(server, state="stopping", stop_requested=True)
+    begun = timezone.now() - timedelta(seconds=30)
+    run = under_way(server, state="stopping", stop_requested=True, started_at=begun, progress_done=2, progress_total=7)
     text = viewer_client.get(reverse("run", args=[run.pk])).text
     assert "2 slots still busy (0, 2): a batch in flight runs to its end." in text
     assert 'id="fig-live-load"' in text
     assert 'hx-trigger="every 300ms"' in text
+    assert "to go" not in text, "the blocks that are left are not run"
     monkeypatch.setattr("scheduler_api.selectors.live_state", lambda pk: {**state, "slots": []})
     assert "does not tell of its slots" in viewer_client.get(reverse("run", args=[run.pk])).text
 

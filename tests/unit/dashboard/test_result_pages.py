@@ -122,7 +122,7 @@ def test_levels_say_what_each_arm_carries(viewer_client: Client, server: Server)
         "A (physical) carries 2 requests/s and not 4 requests/s; B (rotating) carries 4 requests/s and not 8 requests/s." in told
     )
     assert page_text.count("the last level carried") == 2
-    assert figure(page_text, "fig-levels-0")["layout"]["xaxis"]["ticktext"] == ["1", "2", "4", "8"]
+    assert figure(page_text, "fig-levels-0")["layout"]["xaxis"]["ticktext"] == ["1", "2", "4", "8/s"]
 
 
 def test_a_lost_run_is_marked_and_what_is_there_is_readable(viewer_client: Client, server: Server) -> None:

@@ -19,21 +19,21 @@ def found(low: float | None, high: float | None) -> dict[str, Any]:
     [
         (
             [found(3.0, 3.5), found(4.0, 4.6)],
-            "physical: 3.5 requests a second with 90 % of requests within their limits, 4.05 not.",
+            "Physical: 3.5 requests a second with 90 % of requests within their limits, 4.05 not.",
         ),
         (
             [found(8.0, None)],
-            "physical: 8 requests a second with 90 % of requests within their limits, the highest rate that was tried.",
+            "Physical: 8 requests a second with 90 % of requests within their limits, the highest rate that was tried.",
         ),
         (
             [{**found(8.0, None), "cut_short": True}],
-            "physical: 8 requests a second with 90 % of requests within their limits, the generator could not send more.",
+            "Physical: 8 requests a second with 90 % of requests within their limits, the generator could not send more.",
         ),
         (
             [found(None, 0.25)],
-            "physical: none of the rates tried kept 90 % of requests within their limits, down to 0.25 a second.",
+            "Physical: none of the rates tried kept 90 % of requests within their limits, down to 0.25 a second.",
         ),
-        ([found(None, None)], "physical: no rate could be judged."),
+        ([found(None, None)], "Physical: no rate could be judged."),
         ([], "No search is complete yet."),
     ],
 )
@@ -43,7 +43,7 @@ def test_an_arms_bracket_in_words(searches: list[dict[str, Any]], words: str) ->
 
 @pytest.mark.parametrize(
     ("factor", "words"),
-    [(1.5, " Against the first, the second carries +50.0 %."), (1.0, " No difference between them is shown.")],
+    [(1.5, " Against the first, the second carries +50.0 % (+47.0 to +53.0 %)."), (1.0, " No difference between them is shown.")],
 )
 def test_the_arms_are_compared_over_their_pairs(factor: float, words: str) -> None:
     loads = [

@@ -19,7 +19,7 @@ export function duration(seconds) {
   const two = (big, unit, rest, part) => (rest ? `${big} ${unit} ${rest} ${part}` : `${big} ${unit}`);
   if (whole < HOUR) return two(Math.floor(whole / MINUTE), "min", whole < 10 * MINUTE ? whole % MINUTE : 0, "s");
   if (whole < DAY) return two(Math.floor(whole / HOUR), "h", Math.floor((whole % HOUR) / MINUTE), "min");
-  return `${Math.floor(whole / DAY)} d ${Math.floor((whole % DAY) / HOUR)} h`;
+  return two(Math.floor(whole / DAY), "d", whole < 10 * DAY ? Math.floor((whole % DAY) / HOUR) : 0, "h");
 }
 
 export function countdown(seconds) {
