@@ -39,6 +39,11 @@ def _to_samples(page: Page) -> None:
     page.evaluate("for (const part of document.querySelectorAll('.result > .sec:not(:has(.samples))')) part.remove()")
 
 
+def _report(page: Page) -> None:
+    """The exported file, opened without the console's address."""
+    page.set_content(page.request.get(f"/experiments/{FIRST}/export.html").text())
+
+
 def _badge(page: Page) -> None:
     """As a page shows it: a picture is not taken of a drawing alone."""
     drawn = f'<img alt="" src="/experiments/{FIRST}/badge.svg">'
@@ -71,6 +76,7 @@ def _pages(numbers: Mapping[str, int]) -> list[Shot]:
         Shot("trend", f"/experiments/{numbers['run-pairs']}/trend/", amounts=SOME),
         Shot("trend-load", f"/experiments/{numbers['load-victim']}/trend/", amounts=MUCH),
         Shot("badge", "/", _badge, amounts=MUCH),
+        Shot("report", "/", _report, amounts=MUCH),
         Shot("share", f"/experiments/{numbers['run-pairs']}/share/", amounts=MUCH),
         Shot("import", "/experiments/import/"),
         Shot("import-wrong", "/experiments/import/", then=_not_a_run, amounts=MUCH),
