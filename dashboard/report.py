@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard import run_conditions, run_page
+from dashboard import arms, run_conditions, run_page
 from dashboard.charts import words
 from dashboard.charts.forest import Forest, Mark
 from dashboard.measures import STATISTICS, kind_of
@@ -92,6 +92,7 @@ def report_of(run: Run, found: Json) -> dict[str, Any]:
         "version": version_of(run),
         "verdict": found["verdict"],
         "arms": found["arms"],
+        "title": arms.title(found["arms"]["A"], found["arms"]["B"]),
         "state": run_page.state_of(run).word,
         "noise": found["noise"]["text"] if found["noise"] else "",
         "notes": found["notes"],

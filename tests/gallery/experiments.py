@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from playwright.sync_api import Page
 
@@ -40,8 +42,11 @@ def _to_samples(page: Page) -> None:
 
 
 def _report(page: Page) -> None:
-    """The exported file, opened without the console's address."""
-    page.set_content(page.request.get(f"/experiments/{FIRST}/export.html").text())
+    """The exported file, opened as one: within the console its rules for styles would hold."""
+    with tempfile.TemporaryDirectory(prefix="slotboard-gallery-") as folder:
+        file = Path(folder) / "report.html"
+        file.write_bytes(page.request.get(f"/experiments/{FIRST}/export.html").body())
+        page.goto(file.as_uri())
 
 
 def _badge(page: Page) -> None:

@@ -68,7 +68,7 @@ def test_the_report_needs_no_script_no_style_of_others_and_no_network(viewer_cli
     assert seen.loads == []
     assert not seen.tags & {"script", "link", "img", "iframe", "object", "form"}
     assert selectors.results(run)["verdict"] in seen.words
-    for told in ("physical against rotating", server.name, "median (range)", "Jain's index", "BCa bootstrap", "Noise floor"):
+    for told in ("Rotating against physical", server.name, "median (range)", "Jain's index", "BCa bootstrap", "Noise floor"):
         assert told in seen.words
     assert ("Stream victim" in seen.words) is load
     assert ("max service gap" in seen.words.lower()) is True
