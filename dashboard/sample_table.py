@@ -27,8 +27,9 @@ def request_words(counts: Mapping[str, int]) -> str:
     """ "16 counted, 9 warm-up, none failed"; `counts` as `workers.sample_values.sample_counts` gives them."""
     if not counts["total"]:
         return ""
-    rest = counts["total"] - counts["counted"]
+    rest = counts["total"] - counts["counted"] - counts["left_out"]
     parts = [f"{words.whole(counts['counted'])} counted", *([f"{words.whole(rest)} warm-up"] if rest else [])]
+    parts += [f"{words.whole(counts['left_out'])} of pairs that a restart cut"] if counts["left_out"] else []
     return ", ".join([*parts, f"{words.whole(counts['failed'])} failed" if counts["failed"] else "none failed"])
 
 

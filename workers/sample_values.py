@@ -92,15 +92,19 @@ def sample_choices(run: Run) -> dict[str, list[str]]:
 
 
 def sample_counts(run: Run) -> dict[str, int]:
-    """How many samples there are: "total", "counted" (part of the result) and "failed", by no doing of the run itself."""
-    total, counted, failed = 0, 0, 0
+    """How many samples there are: "total", "counted" (part of the result), "left_out" (of pairs that a restart cut) and "failed",
+    by no doing of the run itself."""
+    total, counted, left_out, failed = 0, 0, 0, 0
+    cut = set(run.blocks.filter(interrupted=True).values_list("pair", flat=True))
     for pair, is_counted, ok, role, outcome, number in (
         run.samples.order_by().values_list("pair", "counted", "ok", "role", "outcome").annotate(Count("id"))
     ):
         total += number
-        counted += number if pair and is_counted and role != "warm" else 0
+        if pair and is_counted and role != "warm":
+            counted += number if pair not in cut else 0
+            left_out += number if pair in cut else 0
         failed += 0 if ok or outcome in (Outcome.STOPPED, Outcome.SKIPPED) else number
-    return {"total": total, "counted": counted, "failed": failed}
+    return {"total": total, "counted": counted, "left_out": left_out, "failed": failed}
 
 
 def blocks_of(run: Run) -> list[Block]:

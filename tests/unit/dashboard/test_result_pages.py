@@ -132,6 +132,8 @@ def test_a_lost_run_is_marked_and_what_is_there_is_readable(viewer_client: Clien
     assert "The worker stopped reporting; 1 of 8 pairs are complete." in told
     assert "not enough runs" in told
     assert "the server restarted within it, so it does not count" in told
+    of_a_pair = run.samples.filter(pair=1).count()
+    assert f"{of_a_pair} counted, {of_a_pair} of pairs that a restart cut, none failed" in told
 
 
 def test_a_load_without_any_pair_is_a_page_without_charts(viewer_client: Client, server: Server) -> None:
