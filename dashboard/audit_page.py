@@ -130,7 +130,10 @@ def _said(values: Mapping[str, Any], name: str) -> str:
     if name not in values:
         return ""
     value = values[name]
-    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else words(value)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        text = ", ".join(value) or "none"
+    else:
+        text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else words(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

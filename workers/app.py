@@ -15,6 +15,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 from django.conf import settings
 
+from workers import parents
+
+__all__ = ["app", "parents"]
+
 REAP_EVERY_S = 5.0
 ALERTS_EVERY_S = 2.0
 WINDOWS_EVERY_S = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any
+from typing import Any, ClassVar
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.mfa.adapter import DefaultMFAAdapter
@@ -27,6 +27,11 @@ _WORDS = {
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth carries no types
+    error_messages: ClassVar = DefaultAccountAdapter.error_messages | {
+        "enter_current_password": "This is not the present password.",
+        "incorrect_password": "The password is wrong.",
+    }
+
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 
@@ -73,6 +78,8 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
 
 class MfaAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """Secrets of second factors lie encrypted in the database, under a key made from the secret key."""
+
+    error_messages: ClassVar = DefaultMFAAdapter.error_messages | {"incorrect_code": "The code is wrong, or was used already."}
 
     def _fernet(self) -> Fernet:
         key = hashlib.sha256(b"slotboard second factors" + settings.SECRET_KEY.encode()).digest()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from allauth.account.forms import ReauthenticateForm
 from django import forms
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
 
@@ -14,9 +16,25 @@ from dashboard.people.tokens import ROLE_OF
 from dashboard.roles import RANK, access_of
 from scheduler_api.models import Server
 
+PASSWORD_RULES = "At least ten characters, not only digits, none of the common ones."
 NO_ROLE = ("", "none")
 TOKEN_DAYS = ((30, "30 days"), (90, "90 days"), (365, "a year"), (0, "until revoked"))
 LINK_HOURS = ((1, "1 hour"), (8, "8 hours"), (24, "a day"), (168, "7 days"), (720, "30 days"))
+
+
+class SignInForm(AuthenticationForm):
+    error_messages = {  # noqa: RUF012  # as Django has it
+        **AuthenticationForm.error_messages,
+        "invalid_login": "Name or password is wrong. Capital and small letters count.",
+    }
+
+
+class ConfirmForm(ReauthenticateForm):  # type: ignore[misc]  # allauth carries no types
+    """Its label says what the placeholder would."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["password"].widget.attrs.pop("placeholder", None)
 
 
 class PersonForm(forms.Form):
@@ -76,7 +94,7 @@ class GroupForm(forms.Form):
 
 class TokenForm(forms.Form):
     name = forms.CharField(max_length=80, help_text="What uses it: “nightly report”.")
-    scope = forms.ChoiceField(help_text="What it may do at most. It never may more than you.")
+    scope = forms.ChoiceField(label="May", help_text="At most. It never may more than you.")
     group = forms.ModelChoiceField(ServerGroup.objects.none(), required=False, empty_label="all that I may see", label="Servers")
     days = forms.TypedChoiceField(label="Works for", choices=TOKEN_DAYS, coerce=int, initial=90)
 

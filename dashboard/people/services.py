@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
@@ -85,6 +85,12 @@ def forget_second_factor(user: User) -> bool:
 
 def has_second_factor(user: User) -> bool:
     return bool(Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists())
+
+
+def with_second_factor(people: Iterable[User]) -> set[int]:
+    """Ids of those among them who have one."""
+    rows = Authenticator.objects.filter(user__in=[person.pk for person in people], type=Authenticator.Type.TOTP)
+    return set(rows.values_list("user_id", flat=True))
 
 
 def keep_group(group: ServerGroup | None, name: str, servers: list[int]) -> ServerGroup:

@@ -20,6 +20,7 @@ from django.urls import reverse_lazy
 from django.views.decorators.http import require_safe
 
 from dashboard import alive
+from dashboard.people.forms import PASSWORD_RULES, SignInForm
 from scheduler_api import audit
 
 
@@ -27,6 +28,7 @@ class SignIn(LoginView):
     """Name and password here; then whatever else the account asks for, a code from the phone, through django-allauth."""
 
     template_name = "login.html"
+    authentication_form = SignInForm
     redirect_authenticated_user = True
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
@@ -71,6 +73,7 @@ class PasswordChange(PasswordChangeView):  # type: ignore[misc]  # allauth carri
         for field, label in (("oldpassword", "Present password"), ("password1", "New password"), ("password2", "Again")):
             form.fields[field].label = label
             form.fields[field].widget.attrs.pop("placeholder", None)
+        form.fields["password1"].help_text = PASSWORD_RULES
         return form
 
 

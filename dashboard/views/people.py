@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import urlencode
+
 from django.contrib import messages
 from django.contrib.auth.models import User
+from django.core.paginator import Paginator
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -16,19 +21,33 @@ from dashboard.people.services import NotDone
 from dashboard.roles import Role, at_least
 from scheduler_api.models import Server
 
+A_PAGE = 50
+
 
 @require_safe
 @at_least(Role.ADMIN)
 def people(request: HttpRequest) -> HttpResponse:
+    q = request.GET.get("q", "").strip()[:150]
+    found = User.objects.filter(Q(username__icontains=q) | Q(email__icontains=q)).order_by("-is_active", "username")
+    page = Paginator(found, A_PAGE).get_page(request.GET.get("page", ""))
+    shown = list(page.object_list)
+    context = {
+        "people": _rows(shown),
+        "page": page,
+        "q": q,
+        "query": urlencode({"q": q}) if q else "",
+        "groups": ServerGroup.objects.prefetch_related("servers", "memberships"),
+        "all_servers": Server.objects.count(),
+    }
+    return render(request, "settings/people.html", context)
+
+
+def _rows(shown: list[User]) -> list[dict[str, Any]]:
     held: dict[int, list[Membership]] = {}
-    for row in Membership.objects.select_related("group"):
+    for row in Membership.objects.filter(user__in=shown).select_related("group"):
         held.setdefault(row.user_id, []).append(row)
-    listed = [
-        {"person": person, "roles": held.get(person.pk, []), "second_factor": services.has_second_factor(person)}
-        for person in User.objects.order_by("-is_active", "username")
-    ]
-    groups = ServerGroup.objects.prefetch_related("servers", "memberships")
-    return render(request, "settings/people.html", {"people": listed, "groups": groups, "all_servers": Server.objects.count()})
+    guarded = services.with_second_factor(shown)
+    return [{"person": person, "roles": held.get(person.pk, []), "second_factor": person.pk in guarded} for person in shown]
 
 
 @never_cache

@@ -19,7 +19,7 @@ ENGINE = 90  # its number
 _models: dict[str, Path] = {}
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, amount: str) -> dict[str, str]:
     """A folder of headers of every kind, for the draft check."""
     from tests.support.tiny_drafts import write_draft, write_mrope_target
 

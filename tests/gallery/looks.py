@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,39 +20,40 @@ SETTLE_MS = 900  # a first frame and the charts
 
 @dataclass(frozen=True)
 class Shot:
-    """A page: `path` below the console's address, and what is done on it before the picture. `signed_in` false: as nobody."""
+    """A page: `path` below the console's address, and what is done on it before the picture. `who`: "" for nobody.
+
+    `refused`: what is done ends in a status that browsers log as an error.
+    """
 
     name: str
     path: str
     then: Callable[[Page], object] | None = None
-    signed_in: bool = True
+    who: str = "admin"
     amounts: Sequence[str] = AMOUNTS
     status: int = 200
+    refused: bool = False
 
 
-def take(browser: Browser, web: str, state: StorageState, shots: Sequence[Shot], out: Path) -> list[str]:
+def take(browser: Browser, web: str, states: Mapping[str, StorageState], shots: Sequence[Shot], out: Path) -> list[str]:
     """Writes `out`/<name>-<theme>-<width>.png for each; what the pages' consoles said that they should not."""
     out.mkdir(parents=True, exist_ok=True)
     said: list[str] = []
     for theme, width in LOOKS:
-        for signed_in in (True, False):
-            wanted = [shot for shot in shots if shot.signed_in is signed_in]
-            if not wanted:
-                continue
+        for who in dict.fromkeys(shot.who for shot in shots):
             viewport = {"width": width, "height": HEIGHT[width]}
             context = browser.new_context(
                 base_url=web,
                 viewport=viewport,  # type: ignore[arg-type]  # a literal of the shape that is asked for
                 color_scheme=theme,
-                storage_state=state if signed_in else None,
+                storage_state=states[who] if who else None,
                 has_touch=width < 500,
             )
             context.set_default_timeout(6_000)
             context.set_default_navigation_timeout(60_000)  # a page whose figures are worked out for the first time
-            for shot in wanted:
-                said += [
-                    f"{shot.name} {theme} {width}: {words}" for words in _one(context.new_page(), shot, out, f"{theme}-{width}")
-                ]
+            for shot in shots:
+                if shot.who == who:
+                    found = _one(context.new_page(), shot, out, f"{theme}-{width}")
+                    said += [f"{shot.name} {theme} {width}: {words}" for words in found]
             context.close()
     return said
 
@@ -82,4 +83,4 @@ def _one(page: Page, shot: Shot, out: Path, look: str) -> list[str]:
     page.screenshot(path=out / f"{shot.name}-{look}.png", full_page=True, clip=clip, animations="disabled", timeout=60_000)  # type: ignore[arg-type]
     page.close()
     # The status of a page that is meant to fail is no fault of it.
-    return [words for words in said if shot.status == 200 or "Failed to load resource" not in words]
+    return [words for words in said if not (shot.refused or shot.status >= 400) or "Failed to load resource" not in words]

@@ -78,7 +78,7 @@ def signed_in(browser: Browser, web: str) -> StorageState:
 def main(out: Path, made: Path, area: str, amount: str, only: str = "") -> None:
     module = importlib.import_module(f"tests.gallery.{area}")
     with tempfile.TemporaryDirectory(prefix="slotboard-gallery-") as folder, contextlib.ExitStack() as stack:
-        more = module.environment(Path(folder)) if hasattr(module, "environment") else {}
+        more = module.environment(Path(folder), amount) if hasattr(module, "environment") else {}
         parts = stack.enter_context(console(Path(folder), made, more))
         import django
 
@@ -90,7 +90,8 @@ def main(out: Path, made: Path, area: str, amount: str, only: str = "") -> None:
         shots: list[Shot] = [shot for shot in module.PAGES if amount in shot.amounts and only in shot.name]
         with playing(parts.env, names), sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM") or None, args=FLAGS)
-            said = take(browser, parts.web, signed_in(browser, parts.web), shots, out / area / amount)
+            states = {"admin": signed_in(browser, parts.web), **getattr(module, "STATES", {})}
+            said = take(browser, parts.web, states, shots, out / area / amount)
             browser.close()
     print(f"{area} {amount}: {len(shots)} pages in {out / area / amount}")
     if said:

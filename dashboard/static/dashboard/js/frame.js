@@ -10,3 +10,5 @@ keys();
 search();
 ages();
 polls();
+// Of many servers in the rail the present one is in sight.
+document.querySelector("#rail-servers [aria-current]")?.scrollIntoView({ block: "nearest" });

@@ -5,6 +5,16 @@ const GO_WITHIN_MS = 1200;
 const typing = (target) => target instanceof Element && target.closest("input, textarea, select, [contenteditable]") !== null;
 const open = (id) => document.getElementById(id)?.showModal();
 
+const MENUS = "details:is(.who, .drop)[open]";
+
+// A menu that has the focus closes, and what opened it has the focus then.
+function closeMenu(event) {
+  const menu = event.key === "Escape" && !event.defaultPrevented && document.activeElement?.closest(MENUS);
+  if (!menu) return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+}
+
 export function keys() {
   let wentAt = -Infinity;
   document.addEventListener("keydown", (event) => {
@@ -18,6 +28,7 @@ export function keys() {
     else return;
     event.preventDefault();
   });
+  document.addEventListener("keydown", closeMenu);
   for (const button of document.querySelectorAll("[data-keys-button]")) button.addEventListener("click", () => open("keys"));
   for (const button of document.querySelectorAll("[data-more-button]")) button.addEventListener("click", () => open("more"));
   document.addEventListener("click", (event) => {
