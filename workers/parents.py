@@ -16,10 +16,12 @@ from celery.signals import beat_embedded_init, worker_process_init
 LOOK_S = 1.0
 
 
-@worker_process_init.connect
-@beat_embedded_init.connect
 def watch(**_: Any) -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
+
+
+worker_process_init.connect(watch)
+beat_embedded_init.connect(watch)
 
 
 def _end_with(parent: int) -> None:

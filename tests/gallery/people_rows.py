@@ -220,7 +220,7 @@ def _session(user: Any) -> str:
     kept = SessionStore()
     kept[SESSION_KEY], kept[BACKEND_SESSION_KEY] = str(user.pk), settings.AUTHENTICATION_BACKENDS[-1]
     kept[HASH_SESSION_KEY] = user.get_session_auth_hash()
-    kept["account_authentication_methods_user_id"] = str(user.pk)
+    kept["account_authentication_methods_user"] = str(user.pk)
     kept["account_authentication_methods"] = [{"method": "password", "at": time.time(), "reauthenticated": True}]
     kept.create()
     return kept.session_key or ""
