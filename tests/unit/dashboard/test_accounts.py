@@ -18,6 +18,7 @@ from django.test import Client
 from django.urls import reverse, set_script_prefix
 from django.utils import timezone
 
+from dashboard.people import services
 from dashboard.people.models import Membership, ServerGroup
 from scheduler_api.alerts.models import Alert, Recipient, Rule
 from scheduler_api.audit.models import AuditEntry
@@ -149,6 +150,32 @@ def test_what_an_admin_does_is_in_the_audit(admin_client: Client) -> None:
     admin_client.post(reverse("person-active", args=[nora.pk]), {"active": "0"})
     told = set(AuditEntry.objects.values_list("action", "actor_name"))
     assert {(f"person.{what}", "ada") for what in ("added", "roles", "link", "deactivated")} <= told
+
+
+def test_many_people_are_found_and_paged(admin_client: Client) -> None:
+    User.objects.bulk_create(User(username=f"person-{number:03}", email=f"p{number}@example.org") for number in range(60))
+    first = admin_client.get(reverse("people"))
+    assert "people 1 to 50 of 61" in first.text
+    assert "person-055" not in first.text
+    assert "person-055" in admin_client.get(reverse("people"), {"page": "2"}).text
+    found = admin_client.get(reverse("people"), {"q": "P55@"}).text
+    assert "person-055" in found
+    assert "person-054" not in found
+    assert "Nobody has this in the name or the e-mail." in admin_client.get(reverse("people"), {"q": "x" * 300}).text
+
+
+def test_who_was_invited_is_told_from_who_is_active(admin_client: Client, operator: User) -> None:
+    invited = services.add("nora", "", {})
+    assert "invited, no password yet" in admin_client.get(reverse("person", args=[invited.pk])).text
+    assert "invited" not in admin_client.get(reverse("person", args=[operator.pk])).text
+
+
+def test_what_is_said_of_a_field_is_tied_to_it(admin_client: Client) -> None:
+    """Each id that a field points at for its hint and its error is there."""
+    text = admin_client.post(reverse("person-add"), {"username": ""}).text
+    pointed = {name for ids in re.findall(r'aria-describedby="([^"]+)"', text) for name in ids.split()}
+    assert pointed
+    assert {name for name in pointed if f'id="{name}"' not in text} == set()
 
 
 def test_nobody_signs_up(client: Client) -> None:
