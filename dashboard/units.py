@@ -13,6 +13,18 @@ from dashboard.present import State
 
 TITLES = {"model": "Models", "engine": "Engines"}
 UNKNOWN = "–"
+#: Heads of the columns, which stand before each figure where there is no room for columns.
+LABELS = {
+    "running": "Running",
+    "waiting": "Waiting",
+    "n_slots": "Slots, tokens each",
+    "kv_use": "KV used",
+    "prefix_hits": "Prefix hits",
+    "prompt_tps": "Prompt tokens/s",
+    "gen_tps": "Generated tokens/s",
+    "ttft": "TTFT p50, p95",
+    "itl": "ITL p50, p95",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +32,10 @@ class Cell:
     key: str
     text: str  # "–" where it is not told
     why: str  # why it is not, where that is known
+
+    @property
+    def label(self) -> str:
+        return LABELS[self.key]
 
 
 @dataclass(frozen=True, slots=True)

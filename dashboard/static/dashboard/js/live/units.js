@@ -21,25 +21,33 @@ export class Units {
   constructor(page) {
     this.section = page.querySelector("[data-units]");
     this.body = this.section?.querySelector("tbody");
+    // Of the columns behind name and state.
+    this.labels = [...(this.section?.querySelectorAll("thead th") ?? [])].slice(2).map((head) => head.textContent.trim());
   }
 
   draw(state) {
     if (!this.section) return;
     const units = state.units ?? [];
     show(this.section, units.length > 0);
-    rebuild(this.body, JSON.stringify(units), () => units.map(row));
+    rebuild(this.body, JSON.stringify(units), () => units.map((unit) => row(unit, this.labels)));
   }
 }
 
-function row(unit) {
+function row(unit, labels) {
   const name = el("th", "", unit.id, " ", el("span", "q", unit.model && unit.model !== unit.id ? unit.model : ""));
   name.scope = "row";
+  name.setAttribute("role", "rowheader");
   const [drawn, tone] = HEALTH[unit.state] ?? ["idle", "q"];
   const state = el("td", "", el("span", `st ${tone}`, mark(drawn, tone), el("span", "", unit.text)), " ", el("span", "q", unit.detail ?? ""));
-  const rest = cells(unit).map(([key, text]) => {
+  state.setAttribute("role", "cell");
+  const rest = cells(unit).map(([key, text], index) => {
     const cell = el("td", "r", text ?? "–");
+    cell.setAttribute("role", "cell");
+    cell.dataset.l = labels[index] ?? "";
     if (text === null && unit.missing?.[key]) cell.title = unit.missing[key];
     return cell;
   });
-  return el("tr", "", name, state, ...rest);
+  const made = el("tr", "", name, state, ...rest);
+  made.setAttribute("role", "row");
+  return made;
 }
