@@ -13,8 +13,9 @@ part() { name=$1; shift; printf '\nslotboard: %s tests\n' "$name"; "$@" || faile
 
 sh tools/check.sh || failed="$failed checks"
 part unit .venv/bin/python -m pytest tests/unit -q -n 2
-part integration .venv/bin/python -m pytest tests/integration -q -n 2 --dist loadfile
+# Three processes on two cores: these wait for others a good part of their time. A browser and its stack fill two cores alone.
+part integration .venv/bin/python -m pytest tests/integration -q -n 3 --dist loadfile
 chromium=$(sh tools/browser.sh) || fail "the browser tests need Chromium; the line above says what is missing."
-CHROMIUM="$chromium" part browser .venv/bin/python -m pytest tests/browser -q -p no:randomly -n 2 --dist loadfile
+CHROMIUM="$chromium" part browser .venv/bin/python -m pytest tests/browser -q -p no:randomly
 [ -z "$failed" ] || fail "these failed:$failed"
 printf '\nslotboard: all parts passed\n'

@@ -71,7 +71,7 @@ def test_a_slot_goes_busy_and_idle_again(page: Page, stack: Stack) -> None:
 
 def test_who_blocks_whom_is_said_on_the_row(page: Page, stack: Stack) -> None:
     open_server(page)
-    cold = Background(stack.engine, {"prompt": tokens(24000), "n_predict": 1, "id_slot": 0})
+    cold = Background(stack.engine, {"prompt": tokens(16000), "n_predict": 1, "id_slot": 0})
     expect(slot(page, 0)).to_contain_text("prompt")
     short = Background(stack.engine, {"prompt": "A short one behind it", "n_predict": 1, "id_slot": 1})
     expect(slot(page, 1)).to_contain_text("batch full, slot 0 took 512 of 512")
