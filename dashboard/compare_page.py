@@ -43,7 +43,7 @@ def as_ratios(measures: Sequence[Mapping[str, Any]], arm: str) -> list[dict[str,
         ratio: dict[str, Any] = {"median": None, "low": None, "high": None, "level": difference["level"], "n": difference["n"]}
         if change is not None and change > -1:
             ratio["median"] = 1 + change
-            base = difference["mean"] / change if change else None
+            base = side["mean"]
             if base and difference["low"] is not None:
                 ratio.update(low=1 + difference["low"] / base, high=1 + difference["high"] / base)
         found.append(

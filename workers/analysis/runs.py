@@ -87,8 +87,8 @@ def compared(first: Side, second: Side, seed: int) -> list[Json]:
 
     key, who, metric, stat, group, label, unit, better; `arms` {"A", "B"}, each {"first", "second" ({"median", "min", "max"} over
     blocks), "difference" (second minus first, of the means, as `measure_row` has it, by an unpaired bootstrap over blocks),
-    "change" (second over first of the means, minus 1; None where the first is 0), "word"}; and `effect`, what B did against A
-    in each run: {"first", "second"}, each {"ratio", "word", "below_floor"}.
+    "mean" (of the first), "change" (second over first of the means, minus 1; None where the first is 0), "word"}; and `effect`,
+    what B did against A in each run: {"first", "second"}, each {"ratio", "word", "below_floor"}.
 
     A word is "not comparable" where `reasons` gives any.
     """
@@ -117,7 +117,7 @@ def _arm(first: Sequence[float], second: Sequence[float], row: Row, seed: int, a
     word = word_of(None, difference, METRICS[row["metric"]].better, even=even).value if allowed else NOT_COMPARABLE
     sides = {name: _spread(values) for name, values in (("first", first), ("second", second))}
     change = difference.mean / before if difference is not None and before else None
-    return {**sides, "difference": _difference(difference), "change": change, "word": word}
+    return {**sides, "difference": _difference(difference), "mean": before, "change": change, "word": word}
 
 
 def _spread(values: Sequence[float]) -> Json:

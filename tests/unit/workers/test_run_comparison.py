@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dashboard.compare_page import as_ratios
 from workers.analysis.load import BlockLoad, compare
 from workers.analysis.runs import Setting, Side, compared, differing, reasons, trend_rows
 from workers.measure_rows import measure_row
@@ -33,6 +34,7 @@ def test_each_arm_is_compared_with_the_same_arm_and_the_effects_stand_beside() -
     assert row["arms"]["A"]["word"] == "no difference shown"
     assert row["arms"]["B"]["word"] == "faster"
     assert row["arms"]["B"]["change"] == pytest.approx(-0.5)
+    assert row["arms"]["B"]["mean"] > 0
     assert row["arms"]["B"]["difference"]["method"] == "unpaired"
     assert row["arms"]["B"]["difference"]["high"] < 0
     assert row["effect"]["first"]["ratio"]["median"] == pytest.approx(0.5)
@@ -73,3 +75,11 @@ def test_a_trend_has_a_point_for_each_run_that_has_the_measure() -> None:
     assert [(point["run"], round(point["ratio"]["median"], 3)) for point in line["points"]] == [(1, 0.5), (3, 0.25)]
     assert line["points"][1]["word"] == "faster"
     assert trend_rows([]) == []
+
+
+def test_two_that_came_out_alike_have_their_interval_all_the_same() -> None:
+    found = compared(side(1, rows(2.0, 1.0)), side(2, rows(2.0, 1.0)), seed=1)
+    (row,) = as_ratios(found, "A")
+    assert found[0]["arms"]["A"]["change"] == 0
+    assert row["ratio"]["median"] == 1
+    assert row["ratio"]["low"] < 1 < row["ratio"]["high"]
