@@ -76,6 +76,11 @@ def grouped(value: float | None, places: int = 0) -> str:
     return ("\u2212" if value < 0 else "") + text
 
 
+def unbroken(sentence: str) -> str:
+    """For pages: no line begins with the sign of per cent."""
+    return sentence.replace(" %", "\u00a0%")
+
+
 def duration(seconds: float | None) -> str:
     """0.4 s, 12 s, 4 min 12 s, 2 h 5 min, 3 d 4 h, 12 d; "" for None."""
     if seconds is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard import charts
+from dashboard import charts, present
 from dashboard.charts import words
 from dashboard.charts.base import Figure
 from dashboard.charts.forest import Forest, Mark
@@ -267,6 +267,6 @@ HEADLINE = re.compile(r"[0-9.]+\s(?:times|%) (?:sooner|later|less|longer)")
 
 def verdict_parts(sentence: str) -> tuple[str, str, str]:
     """The sentence around its first finding, which the page sets in bold; that part is "" when there is none."""
-    sentence = sentence.replace(" %", "\u00a0%")
+    sentence = present.unbroken(sentence)
     found = HEADLINE.search(sentence)
     return (sentence[: found.start()], found[0], sentence[found.end() :]) if found else (sentence, "", "")

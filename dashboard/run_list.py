@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from django.core.paginator import Page, Paginator
 from django.db.models import Q, QuerySet
 
-from dashboard import arms, results, run_page
+from dashboard import arms, present, results, run_page
 from scheduler_api.models import Server
 from workers import selectors
 from workers.analysis import summary
@@ -89,18 +89,13 @@ def entry(run: Run) -> dict[str, Any]:
         "mark": state.mark,
         "tone": state.tone,
         "word": state.word,
-        "verdict": unbroken(verdict_of(run)),
+        "verdict": present.unbroken(verdict_of(run)),
         "no_verdict": (run.progress_text or "not begun") if run.active else run.error or "no pair is complete",
     }
 
 
 def verdict_of(run: Run) -> str:
     return _verdict(run) if run.active else _ended_verdict(run.pk, run.created_at)
-
-
-def unbroken(sentence: str) -> str:
-    """For pages: no line begins with the sign of per cent."""
-    return sentence.replace(" %", "\u00a0%")
 
 
 def _verdict(run: Run) -> str:

@@ -20,6 +20,7 @@ def link_of(request: HttpRequest) -> ShareLink | None:
 
 
 def server_context(request: HttpRequest, server: Server, state: present.State | None, now: float) -> dict[str, Any]:
+    """For the templates; `state` as docs/protocol.md section 2 has it, None without an observer, `now` in Unix seconds."""
     link = link_of(request)
     where = f"servers/{server.pk}" if link is None else f"shared/{link.pk}"
     return {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from dashboard import present
 from dashboard.badge import primary
 from dashboard.charts import words
 from dashboard.charts.base import Figure
@@ -119,5 +120,5 @@ def says(measure: Mapping[str, Any]) -> str:
     same = sum(point["word"] == last["word"] for point in points)
     low, high = (words.seconds(point["b"] * kind.factor) for point in (first, last))
     went = f"From run {first['run']} to run {last['run']} arm B went from {low} to {high} {kind.unit} ({moved})."
-    went = went.replace(" %", "\u00a0%")  # no line begins with it
+    went = present.unbroken(went)
     return f"{went} The verdict of the last run, {last['word']}, is that of {same} of {len(points)} runs."

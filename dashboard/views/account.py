@@ -65,13 +65,13 @@ def token_list(request: Request) -> HttpResponse:
         made, secret = tokens.make(request.user, given["name"], Scope(given["scope"]), group=given["group"], lasts=form.lasts())
         form = TokenForm(request.user)
     admin = roles.may(request.user, Role.ADMIN)
-    # Those that work first, the newest at the top.
-    listed = sorted(ApiToken.objects.select_related("user", "group"), key=lambda token: not token.valid)
+    listed = ApiToken.objects.select_related("user", "group")
     context = {
         "form": form,
         "made": made,
         "secret": secret,
-        "tokens": [token for token in listed if admin or token.user == request.user],
+        # Those that work first, the newest at the top.
+        "tokens": sorted(listed if admin else listed.filter(user=request.user), key=lambda token: not token.valid),
         "of_all": admin,
         "has_role": roles.role_of(request.user) is not None,
     }

@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from dashboard import load_plan, roles, run_list, run_page, scenario_form
+from dashboard import load_plan, present, roles, run_list, run_page, scenario_form
 from dashboard.roles import Role, at_least
 from dashboard.views.results import Request
 from workers import stored
@@ -60,7 +60,7 @@ def _row(entry: Entry, run: Any) -> dict[str, Any]:
     streams = [stream.name for stream in scenario.streams] if isinstance(scenario, LoadScenario) else ["cold", "short"]
     row: dict[str, Any] = {"entry": entry, "streams": streams if scenario else [], "tags": _tags(entry), "run": run}
     if run is not None:
-        row |= {"verdict": run_list.unbroken(run_list.verdict_of(run)), "state": run_page.state_of(run)}
+        row |= {"verdict": present.unbroken(run_list.verdict_of(run)), "state": run_page.state_of(run)}
     return row
 
 

@@ -66,3 +66,14 @@ def test_the_list_of_keys_has_every_key_and_focus_is_seen(page: Page) -> None:
     for _ in range(6):
         page.keyboard.press("Tab")
         assert page.evaluate(OUTLINED), page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+
+
+def test_escape_closes_the_account_menu_and_gives_the_focus_back(page: Page) -> None:
+    menu, opener = page.locator("details.who"), page.locator("details.who > summary")
+    opener.focus()
+    page.keyboard.press("Enter")
+    expect(menu).to_have_attribute("open", "")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    expect(menu).not_to_have_attribute("open", "")
+    expect(opener).to_be_focused()

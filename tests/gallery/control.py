@@ -1,10 +1,10 @@
-"""What an operator sets: policies of a server, its draft check, its registration, alerts and their rules, share links."""
+"""What an operator sets: policies of a server, its draft check, its registration, share links."""
 
 from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Callable, Sequence
-from datetime import time, timedelta
+from datetime import time
 from pathlib import Path
 
 from playwright.sync_api import Page
@@ -31,7 +31,7 @@ def environment(folder: Path, amount: str) -> dict[str, str]:
     _models["target"] = write_mrope_target(models / "vision-target.gguf")
     _models["text"] = write_mrope_target(models / "text-target.gguf", "qwen3")
     _models["damaged"] = models / "damaged.gguf"
-    _models["damaged"].write_bytes(b"GGUF\\3\\0\\0\\0 and nothing that follows")
+    _models["damaged"].write_bytes(b"GGUF\x03\x00\x00\x00 and nothing that follows")
     return {"ENGINE_ARGS": f"--models-dir {models}"}
 
 
@@ -64,26 +64,16 @@ PAGES: list[Shot] = [
     Shot("windows", f"/servers/{ENGINE}/policy/windows/", amounts=SOME),
     Shot("drafts", f"/servers/{ENGINE}/drafts/", amounts=SOME),
     Shot("share", f"/servers/{ENGINE}/share/", amounts=LITTLE),
-    Shot("alerts", "/alerts/"),
-    Shot("alerts-closed", "/alerts/?state=closed", amounts=MUCH),
-    Shot("alert", "/alerts/1/", amounts=SOME),
-    Shot("alert-rules", "/alerts/rules/"),
-    Shot("alert-rule", "/alerts/rules/1/", amounts=LITTLE),
-    Shot("recipient", "/alerts/recipients/add/", pressing("Keep"), amounts=LITTLE),
 ]
 
 
 def fill(amount: str) -> Sequence[str]:
     """Rows for `amount`; the names of the made-up servers that are at work meanwhile."""
     from django.contrib.auth.models import User
-    from django.db.models import F
     from django.utils import timezone
 
-    from scheduler_api.alerts.kinds import Kind
-    from scheduler_api.alerts.models import Recipient, Rule, Silence
     from scheduler_api.models import PolicyChange, PolicyOutcome, Server
     from scheduler_api.policies.models import PolicyWindow
-    from tests.support import alerts
 
     if amount == "none":
         Server.objects.all().delete()
@@ -96,11 +86,6 @@ def fill(amount: str) -> Sequence[str]:
     PAGES.append(Shot("drafts-text", checked("text", "legacy"), amounts=LITTLE))
     PAGES.append(Shot("drafts-off", checked("target", "legacy", "off"), amounts=LITTLE))
     PAGES.append(Shot("drafts-temporal", checked("text", "with-sections", "temporal"), amounts=LITTLE))
-    rules = [alerts.rule(kind) for kind in (Kind.STUCK_SLOT, Kind.STARVING, Kind.QUEUE_AGE)]
-    for number in range(2 if amount == "little" else 150):
-        rule = rules[number % len(rules)]
-        alerts.alert(rule, local, ago_s=90.0 * (number + 1), closed=number % 3 == 2, key=str(number), slot=number % 4)
-    Rule.objects.filter(pk=rules[0].pk).update(threshold_s=F("threshold_s"))
     for number in range(1 if amount == "little" else 60):
         PolicyChange.objects.create(
             server=local, actor=admin, actor_name=("admin", "mira", "run 12")[number % 3], outcome=PolicyOutcome.APPLIED,
@@ -109,11 +94,6 @@ def fill(amount: str) -> Sequence[str]:
             ttl_s=600.0 if number % 2 else None,
         )  # fmt: skip
     if amount == "much":
-        Recipient.objects.create(name="on call", channel="webhook", address="https://hooks.example.org/slotboard")
-        Recipient.objects.create(name="the team", channel="email", address="team@example.org")
-        Silence.objects.create(
-            rule=rules[1], server=local, until=now + timedelta(hours=2), by=admin, by_name="admin", reason="a benchmark"
-        )
         for number in range(6):
             PolicyWindow.objects.create(
                 server=local, name=f"nights {number}", days=[0, 1, 2, 3, 4], begins=time(22), ends=time(6), zone="Europe/Berlin",
