@@ -26,12 +26,13 @@ class Alerts:
     mark: str
     tone: str
     words: str
-    rank: int
+    rank: float
 
 
-#: severity -> mark of the sprite, tone, rank (low = more trouble)
-SEVERITIES = {"critical": ("stuck", "is-bad", 0), "warning": ("warn", "is-warn", 1), "info": ("info", "q", 2)}
-NO_ALERT = 3
+#: severity -> mark of the sprite, tone, rank (low = more trouble) between those of present.HEALTH: a server that serves badly
+#: comes before those that nobody watches
+SEVERITIES = {"critical": ("stuck", "is-bad", 1.5), "warning": ("warn", "is-warn", 3.5), "info": ("info", "q", 8.0)}
+NO_ALERT = 9.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ def card(server: Any, state: State | None, run: Any, now: float, beside: Beside 
     n_slots = len(slots) or info.get("n_slots") or 0
     busy = sum(slot["state"] != "idle" for slot in slots) if seen else 0
     lead, words = _words(health, name, state, now)
+    alert_rank = alerts.rank if alerts is not None else NO_ALERT
     depth, oldest = (queue.get("depth") or 0, queue.get("oldest_s") or 0.0) if seen else (0, 0.0)
     return Card(
         pk=server.pk,
@@ -113,8 +115,8 @@ def card(server: Any, state: State | None, run: Any, now: float, beside: Beside 
         run=run,
         alerts=alerts,
         sort=(
-            float(health.rank),
-            float(alerts.rank if alerts is not None else NO_ALERT),
+            min(health.rank, alert_rank),
+            alert_rank,
             -float(bool(drifted)),
             -float(bool(_differs(state))),
             -(told.get("worst_stall_s") or 0.0 if seen else 0.0) // LONG_STALL_S,

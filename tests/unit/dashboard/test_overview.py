@@ -13,8 +13,10 @@ from django.urls import reverse
 
 from dashboard import cards
 from scheduler_api import servers
+from scheduler_api.alerts.kinds import Kind
 from scheduler_api.exceptions import RegistrationRefused, ServerUnreachable
 from scheduler_api.models import Server
+from tests.support.alerts import alert, rule
 from tests.support.sample_states import Json
 
 Show = Callable[[str], Server]
@@ -29,6 +31,14 @@ def test_trouble_comes_first(viewer_client: Client, shown: Show) -> None:
     for name in ("busy", "idle", "loading", "silent", "down", "unified"):
         shown(name)
     assert names(viewer_client) == ["down", "silent", "loading", "unified", "busy", "idle"]
+
+
+def test_open_alerts_come_before_what_nobody_watches(viewer_client: Client, shown: Show, states: dict[int, Json]) -> None:
+    server = {name: shown(name) for name in ("busy", "idle", "down", "silent", "unified", "wide")}
+    del states[server["unified"].pk]
+    alert(rule(Kind.QUEUE_AGE, severity="warning"), server["idle"])
+    alert(rule(Kind.STUCK_SLOT, severity="critical"), server["busy"])
+    assert names(viewer_client) == ["down", "busy", "silent", "idle", "unified", "wide"]
 
 
 def test_a_server_nobody_watches_is_unknown_not_idle(viewer_client: Client, shown: Show, states: dict[int, Json]) -> None:
